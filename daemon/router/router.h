@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The router takes records from sources, in time order under a watermark, into the buffers of the
+ * sessions that want them. Loop thread only.
+ *
+ * A pass: read time T; begin() every source (each says up to which stamp it vouches that nothing
+ * older will come); the smallest is the watermark; merge all records below it; publish what the
+ * sinks got; commit() every source. A record older than the watermark already emitted is late: the
+ * session puts it into its late buffer, so that time never runs backwards inside a buffer.
+ *
+ * Order of publication (what takeover will stand on): session buffers and counters first, one
+ * epoch, then positions of sources and fill offsets.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "etl/classes.h"
+#include "etl/record.h"
+
+struct loop;
+struct router;
+struct session;
+struct router_source;
+
+struct router_source_ops {
+    const char *name;
+    /* A pass begins at time `now`: take what is visible. Returns the stamp vouched for. */
+    uint64_t (*begin)(struct router_source *s, uint64_t now);
+    /* The next record in stamp order, or NULL; the same one until pop(). The memory stays valid
+     * until commit(). *ret_stamp is its stamp. */
+    const struct etl_record *(*peek)(struct router_source *s, uint64_t *ret_stamp);
+    void (*pop)(struct router_source *s);
+    /* Everything popped is in session buffers: give the space back. */
+    void (*commit)(struct router_source *s);
+    /* Bytes waiting after commit, to pick the next pass's time; may be NULL. */
+    uint64_t (*pending)(struct router_source *s);
+};
+
+/* Embed in the source's own struct. */
+struct router_source {
+    const struct router_source_ops *ops;
+    void *router_data; /* the router's */
+};
+
+int router_new(struct loop *l, uint64_t interval_ns, struct router **ret);
+struct router *router_free(struct router *r);
+
+int router_add_source(struct router *r, struct router_source *s);
+void router_remove_source(struct router *r, struct router_source *s);
+
+/* Sessions that get probe events: rows wanted by group mask. Masks may change while added. */
+int router_add_session(struct router *r, struct session *s);
+void router_remove_session(struct router *r, struct session *s);
+void router_set_masks(struct router *r, struct session *s, const uint32_t masks[8]);
+/* The union over sessions, and one session's. */
+void router_union_masks(struct router *r, uint32_t masks[8]);
+bool router_wants(const struct router *r, enum etl_row row);
+
+/* Raw records go to the finisher, which calls router_emit() for the events it makes of them, in
+ * order; it also sees final records that need a last touch before they are copied (may change the
+ * payload of the private copy: returns true when it did so in place). One finisher: the kernel's.
+ */
+struct router_finisher {
+    void (*raw)(void *userdata, const struct etl_record *rec, uint64_t stamp);
+    /* Called for final rows for which `touch_rows` is set: event is a private copy. */
+    void (*touch)(void *userdata, enum etl_row row, void *event, uint64_t stamp, uint16_t cpu);
+    bool touch_rows[ETL_ROW_COUNT];
+    void *userdata;
+};
+void router_set_finisher(struct router *r, const struct router_finisher *f);
+
+/* Emits one whole event (file layout, unpadded size, stamp inside) to every session whose masks
+ * want `row`, or to `only` when it is not NULL (rundown). Counts it `written` there. From the
+ * finisher, or outside a pass for records that come late. */
+void router_emit(struct router *r, enum etl_row row, uint16_t cpu, uint64_t stamp,
+                 const void *event, uint32_t size, struct session *only);
+
+/* Holds the merge: no record newer than `stamp` is emitted until released (UINT64_MAX). Rundown
+ * uses it so that its records, stamped T0, come before live ones. */
+void router_hold(struct router *r, uint64_t stamp);
+
+/* Passes until everything stamped before `stamp` is emitted, at most 500 ms, then calls done (with
+ * false when time ran out: a busy writer). STOP and FLUSH wait on it. */
+int router_drain(struct router *r, uint64_t stamp, void (*done)(bool complete, void *userdata),
+                 void *userdata);
+/* One pass now. */
+void router_pass(struct router *r);

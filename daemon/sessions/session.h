@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A session: properties, buffers, sinks, counters. Loop thread only.
+ *
+ * The loss identity holds at every moment: written = recorded + sum of lost[cause].
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/guid.h"
+#include "base/limits.h"
+#include "etl/classes.h"
+
+struct session;
+struct sessions;
+
+enum loss_cause {
+    LOSS_RING_FULL,
+    LOSS_NESTED,
+    LOSS_TOO_BIG,
+    LOSS_NO_BUFFER,
+    LOSS_PROBE_RING_FULL,
+    LOSS_SLOW_CONSUMER,
+    LOSS_DISK,
+    LOSS_QUOTA,
+    LOSS_INVALID,
+    LOSS_CAUSES
+};
+/* "ring_full" ...: the words of the design. */
+const char *loss_cause_name(enum loss_cause c);
+
+struct session_properties {
+    char *name;     /* UTF-8 */
+    char *log_file; /* absolute, or NULL */
+    struct etw_guid guid;
+    uint32_t clock;
+    uint32_t buffer_size_kb;
+    uint32_t minimum_buffers;
+    uint32_t maximum_buffers;
+    uint32_t maximum_file_size;
+    uint32_t log_file_mode;
+    uint32_t flush_timer_s;
+    uint32_t enable_flags;
+    uint32_t flush_threshold;
+    uint64_t v2_options;
+    int32_t bias_minutes;
+};
+
+struct session_counters {
+    uint64_t written;
+    uint64_t recorded;
+    uint64_t overwritten;
+    uint64_t lost[LOSS_CAUSES];
+    uint32_t buffers_written; /* the first one included */
+    uint32_t log_buffers_lost;
+    uint32_t real_time_buffers_lost;
+};
+
+const struct session_properties *session_properties(const struct session *s);
+void session_counters(const struct session *s, struct session_counters *ret);
+uint16_t session_id(const struct session *s);
+uint64_t session_handle(const struct session *s);
+
+/* Room for one event of `size` bytes (unpadded) with `stamp` (CLOCK_BOOTTIME ns) from `cpu`: the
+ * place to copy it to, or NULL when it is lost, which is then counted with its cause. Counts
+ * written, and recorded on success. Goes to the late buffer when stamp is older than the CPU's
+ * last. The event must be complete before the next call. */
+void *session_reserve(struct session *s, uint16_t cpu, uint64_t stamp, uint32_t size);
+
+/* Losses that happened before the router: counts written and lost, marks the present buffer. */
+void session_count_lost(struct session *s, enum loss_cause cause, uint64_t events);
