@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * SystemConfig records of this machine (CPU, disks, partitions, NICs, network, platform), from
+ * world-readable /proc and /sys files and the rtnetlink address dump.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct router;
+struct session;
+struct sysconfig;
+
+/* Reads the machine: worker thread. */
+int sysconfig_read(struct sysconfig **ret);
+struct sysconfig *sysconfig_free(struct sysconfig *c);
+
+/* Emits the records into one session, stamped `stamp`: loop thread. `network` alone: the
+ * CONFIG_NETINFO record that stands first at the start of a kernel session. */
+void sysconfig_emit(const struct sysconfig *c, struct router *r, struct session *s, uint64_t stamp);
+void sysconfig_emit_network(const struct sysconfig *c, struct router *r, struct session *s,
+                            uint64_t stamp);
