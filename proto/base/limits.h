@@ -26,16 +26,104 @@
 #define ETW_COMMAND_LINE_MAX 16384
 /* A path as the kernel gives it. */
 #define ETW_PATH_MAX 4096
+/* Descriptors that libetw holds during a call: above what programs count on (0 to 2, and what they
+ * close or dup to by number). */
+#define ETW_CLIENT_FD_MIN 100
+/* A daemon that accepted a connection says hello at once; a stopped one never does. */
+#define ETW_CLIENT_HELLO_MS 10000
 /* ProcessTrace documents it. */
 #define ETW_PROCESS_TRACE_HANDLES_MAX 64
+/* Traces opened by OpenTrace in one process: each holds a descriptor, of which few processes may
+ * have more. */
+#define ETW_TRACE_HANDLES_MAX 65536
+/* Buffers that ProcessTrace holds open at once, since they overlap in time: 64 files of 256
+ * processors each; and the memory behind them: 512 processors with buffers of 1 MiB, twice. A file
+ * that overlaps more is damaged or made to hurt; it is delivered less well sorted. */
+#define ETW_MERGE_BUFFERS_MAX 16384
+#define ETW_MERGE_BYTES_MAX (1ULL << 30)
 /* Handles: generation << 16 | id; ids from 2; the kernel logger's is fixed. */
 #define ETW_KERNEL_LOGGER_ID 0xFFFFu
 #define ETW_FIRST_LOGGER_ID 2u
+
+/* Executable files whose load span and build-id etwd keeps: a desktop maps 2 000 to 5 000, a build
+ * machine four times that; an entry takes about 200 bytes. */
+#define ETW_IMAGE_CACHE_MAX 16384
+/* Files waiting for etwd-image, and records waiting for their answers: a rundown of a big machine
+ * asks for all its files at once; beyond that records go without identity. */
+#define ETW_IMAGE_QUEUE_MAX 4096
+#define ETW_IMAGE_WAITERS_MAX 65536
+/* Requests on the way to etwd-image: all fit its socket, so that sending never has to wait. */
+#define ETW_IMAGE_IN_FLIGHT_MAX 16
+/* An answer "no data" that may change (the process was gone, the file could not be opened) holds
+ * this long: a burst of short-lived processes asks once, a later one has its chance. */
+#define ETW_IMAGE_NEGATIVE_MS 1000
+/* A worker of etwd-image that does not answer is killed: reading the headers of a file takes
+ * microseconds, 2 s is a file system that hangs. */
+#define ETW_IMAGE_WORKER_MS 2000
+/* Killed workers that do not go away (asleep in a dead file system) before etwd-image stops making
+ * new ones: they hold memory and a process id each. */
+#define ETW_IMAGE_WORKERS_STUCK_MAX 8
+/* etwd gives etwd-image up when its oldest request waits longer: every request ahead of it may
+ * have cost a worker its time. */
+#define ETW_IMAGE_HELPER_MS ((ETW_IMAGE_IN_FLIGHT_MAX + 1) * ETW_IMAGE_WORKER_MS)
+/* Disks, logical disks and network interfaces that a trace describes, of each kind: a container host
+ * has an interface a container; more would not be read by anybody. */
+#define ETW_SYSCONFIG_ITEMS_MAX 1024
+/* Program headers of an ELF file: what the kernel's own loader takes (64 KiB of 56 bytes). */
+#define ETW_ELF_PHDRS_MAX 1170
+/* Notes looked at in search of the build-id, which stands among the first in practice. */
+#define ETW_ELF_NOTES_MAX 256
+/* /proc/PID/mountinfo: 100 000 mounts of 160 bytes. */
+#define ETW_MOUNTINFO_MAX (16 * 1024 * 1024)
+
+/* Requests that etwd's io_uring takes before it submits: a pass closes at most a few dozen buffers;
+ * more just means one more system call. */
+#define ETWD_URING_ENTRIES 256
+/* Kernel threads for writes that would block: local disks are served well by four, and a file
+ * system that hangs holds no more. */
+#define ETWD_URING_WORKERS 4
+/* Writes of one session on the way at once: enough to keep a disk busy with 64 KiB buffers. */
+#define ETWD_SINK_DEPTH 8
+/* The header of a running session's file is rewritten at most this often, so that a file that
+ * nobody closed is short of the truth by at most this. */
+#define ETWD_HEADER_INTERVAL_MS 2000
+/* Late buffers of a session open at once: one takes records of one CPU in time order; more of them
+ * would only hold memory, fewer would close half-empty ones when answers come out of order. */
+#define ETWD_LATE_BUFFERS 8
+/* Memory of a session is faulted in and registered by pieces of this size, the first one smaller,
+ * since many sessions never need more; unused pieces are given back after this time. */
+#define ETWD_RANGE_BYTES (1024 * 1024)
+#define ETWD_FIRST_RANGE_BYTES (256 * 1024)
+#define ETWD_RANGE_IDLE_S 60
+/* Between two ClockSync events of a session: a clock that drifts by 20 ppm is off by 12 ms then. */
+#define ETWD_CLOCK_SYNC_S 600
+/* Bytes of records that a router pass takes before it lets the loop look at other things: about
+ * 2 ms of work. */
+#define ETWD_PASS_BYTES (4 * 1024 * 1024)
+/* STOP and FLUSH wait at most this long for records still under way. */
+#define ETWD_DRAIN_MS 500
+/* Requests of one connection that wait for an answer; more are read when some are answered. */
+#define ETWD_CONNECTION_REQUESTS 64
+/* Replies that wait because the client does not read; then nothing more is read from it, and when
+ * it takes none of them for this time it is cut off. */
+#define ETWD_CONNECTION_REPLIES 64
+#define ETWD_CONNECTION_STALL_S 10
+/* Messages read from one connection before the others have their turn. */
+#define ETWD_CONNECTION_BATCH 16
+/* Supplementary groups of a peer that are looked at (the kernel's limit). */
+#define ETWD_GROUPS_MAX 65536
+/* Bytes of sessions in one page of a list: below ETW_MESSAGE_MAX with room for one more session. */
+#define ETWD_LIST_BYTES 49152
+/* The shortest flush timer of EVENT_TRACE_USE_MS_FLUSH_TIMER, in ms: every flush writes a buffer of
+ * each CPU. */
+#define ETWD_FLUSH_MS_MIN 100
 
 /* CONF(key, field, default, minimum, maximum, why): unsigned numbers, sizes in the unit the key
  * names. The first column is what `-o KEY=VALUE` and etwd.conf know. */
 #define ETW_CONF_KEYS(CONF)                                                                        \
     CONF(MaxSessions, max_sessions, 64, 1, 4096, "ETW's default; ids and names stay readable")     \
+    CONF(MaxSessionsPerUser, max_sessions_per_user, 32, 1, 4096,                                   \
+         "of one uid that is neither root nor in group etw: leaves the others room")               \
     CONF(MaxConnections, max_connections, 1024, 1, 100000,                                         \
          "per uid: one per process is usual, more is a leak")                                      \
     CONF(MaxBufferMemoryMB, max_buffer_memory_mb, 1024, 1, 1048576,                                \
@@ -44,6 +132,9 @@
          "per CPU: 4 MiB hold 8 ms at 4.4 million events/s, the passes come every 1 to 5 ms")      \
     CONF(KernelDefaultBuffers, kernel_default_buffers, 256, 4, 65536,                              \
          "maximum buffers of a kernel session that names none: 16 MiB ride out a disk's pause")    \
+    CONF(IoUring, io_uring, 1, 0, 1, "0: epoll and a writer thread, as where io_uring is refused") \
+    CONF(DirectIO, direct_io, 0, 0, 1,                                                             \
+         "1: log files bypass the page cache where alignment allows")                              \
     CONF(PassIntervalUs, pass_interval_us, 3000, 200, 100000,                                      \
          "between router passes while a kernel session runs")                                      \
     CONF(ImageTimeoutMs, image_timeout_ms, 2000, 10, 60000,                                        \

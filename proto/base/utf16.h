@@ -12,9 +12,10 @@
 size_t etw_utf16_len(const uint16_t *s, size_t max);
 
 /* Converts len bytes (SIZE_MAX: up to the NUL) of UTF-8 into at most cap units, the NUL included
- * (cap >= 1; the output always ends in NUL). Returns the number of units written without the NUL.
- * When the text does not fit it is cut between characters and, with room for it, ends in U+2026. */
-size_t etw_utf8_to_utf16(const char *s, size_t len, uint16_t *out, size_t cap);
+ * (cap >= 1; the output always ends in NUL; `out` need not be aligned). A NUL ends the text.
+ * Returns the number of units written without the NUL. When the text does not fit it is cut between
+ * characters and, with room for it, ends in U+2026. */
+size_t etw_utf8_to_utf16(const char *s, size_t len, void *out, size_t cap);
 
 /* Units that the whole text takes, without the NUL. */
 size_t etw_utf8_to_utf16_size(const char *s, size_t len);

@@ -11,6 +11,9 @@
 #include "classes.h"
 #include "layout.h"
 
+/* What Extension and EndExtension say, from the Windows whose layouts we write. */
+#define ETL_KERNEL_EVENT_VERSION 0x46u
+
 /* Bytes that an event of `size` takes in a buffer. */
 static inline uint32_t etl_padded(uint32_t size)
 {
@@ -20,12 +23,14 @@ static inline uint32_t etl_padded(uint32_t size)
 /* Begins a buffer of `size` bytes at buf: header with end 0x48. `sequence` is given when begun. */
 void etl_buffer_begin(void *buf, uint32_t size, uint16_t cpu, uint16_t logger_id, int64_t sequence,
                       uint16_t type);
-/* Closes it: events end at `end` (a multiple of 8), flushed at `stamp`; the rest becomes 0xFF. */
+/* Closes it: events end at `end` (a multiple of 8), flushed at `stamp`; the rest becomes 0xFF.
+ * `flags` are added to PROC_INDEX, which every buffer of ours has. */
 void etl_buffer_close(void *buf, uint32_t end, uint64_t stamp, uint16_t flags);
 
 /* Group masks and row <-> header: fills the header of a row's event (SYSTEM64, PERFINFO64, FULL64)
- * for `data_size` bytes of user data; returns the header's size. Stamp 0 is allowed (patched
- * later by etl_event_set_stamp). tid, pid are ignored where the header has none. */
+ * for `data_size` bytes of user data (TraceLogging: and items); returns the header's size, 0 when
+ * the event would exceed ETW_EVENT_MAX. Stamp 0 is allowed (patched later by
+ * etl_event_set_stamp). tid, pid are ignored where the header has none. */
 uint32_t etl_header_put(void *out, enum etl_row row, uint32_t data_size, uint32_t tid, uint32_t pid,
                         uint64_t stamp);
 uint32_t etl_header_size(enum etl_row row);
@@ -41,7 +46,8 @@ struct etl_writer {
 };
 void etl_put(struct etl_writer *w, const void *data, uint32_t size);
 void etl_put_asz(struct etl_writer *w, const char *s, size_t len); /* len SIZE_MAX: to the NUL */
-/* UTF-8 in, UTF-16 out, cut with an ellipsis to max_units (without the NUL). */
+/* UTF-8 in, UTF-16 out, cut with an ellipsis to max_units (without the NUL). NULL texts are empty
+ * ones, in etl_put_asz() too; a NUL inside the text ends it. */
 void etl_put_wsz(struct etl_writer *w, const char *s, size_t len, size_t max_units);
 /* TOKEN_USER words, then the SID; NULL sid: the 4-byte null form. */
 void etl_put_user_sid(struct etl_writer *w, const void *sid, uint32_t sid_size);
@@ -52,10 +58,12 @@ void etl_put_bin(struct etl_writer *w, const void *data, uint16_t size);
 uint32_t etl_sid_from_uid(uint32_t uid, uint8_t out[ETL_SID_MAX]);
 
 /* A whole event of classes.def: header, fixed part, then what `more` appends. Begin reserves the
- * header in w, end fills it in; -ENOSPC on overflow, else the event's size (unpadded).
+ * header in w, end fills it in; -ENOSPC on overflow or above ETW_EVENT_MAX (w is then as before
+ * begin), else the event's size (unpadded).
+ *     start = w.size;
  *     etl_event_begin(&w, ETL_ROW_Process_Start);
  *     etl_put(&w, &fixed, sizeof(fixed)); etl_put_...;
- *     r = etl_event_end(&w, tid, pid, stamp);
+ *     r = etl_event_end(&w, ETL_ROW_Process_Start, start, tid, pid, stamp);
  * TraceLogging rows get EVENT_HEADER64 with items 12 and 11 from the table. */
 void etl_event_begin(struct etl_writer *w, enum etl_row row);
 int etl_event_end(struct etl_writer *w, enum etl_row row, uint32_t start, uint32_t tid,

@@ -31,18 +31,20 @@ struct etl_buffer_info {
 int etl_buffer_parse(const void *data, size_t len, struct etl_buffer_info *ret);
 
 /* One event, pointing into the buffer given to the iterator. Fields that its header kind does not
- * have are 0 (thread_id, process_id: UINT32_MAX). */
+ * have are 0 (thread_id, process_id: UINT32_MAX). Of ETL_ERROR records, whose layout nobody knows,
+ * all behind the marker is data. When the extended items are garbage the event has no data, and
+ * etl_item_next() says -EBADMSG where the garbage begins. */
 struct etl_event {
-    const uint8_t *raw;  /* the header's first byte */
-    uint32_t size;       /* without padding */
-    uint8_t header_type; /* enum etl_header_type; WPP messages: ETL_MESSAGE */
-    uint8_t pointer_size;
-    uint8_t group;  /* system headers */
-    uint8_t opcode; /* system headers' type; Class.Type; descriptor.opcode */
-    uint8_t version;
+    const uint8_t *raw;   /* the header's first byte */
+    uint32_t size;        /* without padding */
+    uint8_t header_type;  /* enum etl_header_type; WPP messages: ETL_MESSAGE */
+    uint8_t pointer_size; /* 4 or 8; 0: a message that does not say, ETL_ERROR */
+    uint8_t group;        /* system headers */
+    uint8_t opcode;       /* system headers' type; Class.Type; descriptor.opcode */
+    uint8_t version;      /* without extension bits; Class.Version: its low byte */
     uint8_t level;
     bool has_guid; /* guid holds provider, class or message GUID */
-    bool has_time; /* false: WPP message without a stamp */
+    bool has_time; /* false: WPP message without a stamp, ETL_ERROR */
     uint16_t message_number;
     uint16_t message_flags;
     uint16_t flags; /* EVENT_HEADER.Flags as stored */
@@ -81,7 +83,9 @@ struct etl_iter {
 
 /* Iterates the events of one uncompressed buffer: data[0 .. min(end, len)). `end` as parsed. */
 void etl_iter_init(struct etl_iter *it, const void *data, size_t len, uint32_t end);
-/* 1 and the event; 0 at the end (filler, end of data, or garbage: see it->error). */
+/* 1 and the event; 0 at the end (filler, end of data, or garbage: see it->error), *ret is then
+ * undefined. Records that hold nothing for a consumer (marker 0xB0, unknown header types, WNODE)
+ * are stepped over by their size. */
 int etl_iter_next(struct etl_iter *it, struct etl_event *ret);
 
 /* Parses the one event at data. 0, -EBADMSG. What the iterator uses, for records of rings too. */
@@ -145,7 +149,9 @@ struct etl_fields {
     uint8_t pointer_size;
 };
 /* Walks the data of e by row's fields. next: 1 and a value; 0 at the end; -EBADMSG: data are cut
- * short (what came before is good). A newer version's surplus is ignored. */
+ * short inside a field (what came before is good). A newer version's surplus is ignored, and data
+ * that end at a field's border are an older version's. Arrays of wch are texts: up to their NUL;
+ * other arrays are their bytes. */
 void etl_fields_init(struct etl_fields *f, const struct etl_class_row *row,
                      const struct etl_event *e);
 int etl_fields_next(struct etl_fields *f, struct etl_value *ret);
