@@ -43,4 +43,14 @@ struct image_reply {
     uint8_t build_id[IMAGE_BUILD_ID_MAX];
     uint32_t reserved;
 };
-_Static_assert(sizeof(struct image_reply) == 136, "image_reply");
+_Static_assert(sizeof(struct image_reply) == 128, "image_reply");
+
+/* broker -> worker, with the file's descriptor. The broker puts the id and the change time of the
+ * request into the reply itself: the worker, which meets hostile bytes, is not asked for them. */
+struct image_task {
+    uint32_t protocol;
+    uint32_t reserved;
+    uint64_t id;
+    uint64_t size; /* of the file, in bytes */
+};
+_Static_assert(sizeof(struct image_task) == 24, "image_task");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * etwd's event loop: one thread, one io_uring. Everything that may sleep in the kernel (open,
- * fsync, truncate, loading BPF) goes to the worker (worker.h). No handler blocks.
+ * etwd's event loop: one thread, one io_uring; where io_uring is refused (sysctl, seccomp) epoll
+ * and a writer thread do the same. Everything that may sleep in the kernel (open, fsync, truncate,
+ * loading BPF) goes to the worker (worker.h). No handler blocks.
  *
  * All functions: loop thread only. Callbacks run on it, never from inside the function that set
  * them up.
@@ -15,14 +16,21 @@
 
 struct loop;
 
+enum loop_backend_kind { LOOP_AUTO, LOOP_URING, LOOP_EPOLL };
+
+/* loop_new() takes io_uring when the kernel lets us have it. LOOP_URING fails where it does not. */
 int loop_new(struct loop **ret);
+int loop_new_backend(enum loop_backend_kind kind, struct loop **ret);
+/* "io_uring" or "epoll", for messages. */
+const char *loop_backend_name(const struct loop *l);
 struct loop *loop_free(struct loop *l);
 /* Runs until loop_exit(); returns its code, or -errno when the ring fails. */
 int loop_run(struct loop *l);
 void loop_exit(struct loop *l, int code);
 
-/* Readiness of a descriptor (multishot poll). The watch ends with loop_watch_free(), which may be
- * called from its own callback. The descriptor stays the caller's. */
+/* Readiness of a descriptor, level-triggered: what a callback leaves unread is told again. The
+ * watch ends with loop_watch_free(), which may be called from its own callback. The descriptor
+ * stays the caller's; it may be closed right after loop_watch_free(). */
 struct loop_watch;
 typedef void (*loop_ready_fn)(int fd, uint32_t revents, void *userdata);
 int loop_watch_new(struct loop *l, int fd, uint32_t events, loop_ready_fn fn, void *userdata,

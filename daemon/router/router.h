@@ -50,7 +50,8 @@ struct router *router_free(struct router *r);
 int router_add_source(struct router *r, struct router_source *s);
 void router_remove_source(struct router *r, struct router_source *s);
 
-/* Sessions that get probe events: rows wanted by group mask. Masks may change while added. */
+/* Sessions that get probe events: rows wanted by group mask, none at first. Masks may change while
+ * added. Adding, removing and changing masks: never from inside a pass. */
 int router_add_session(struct router *r, struct session *s);
 void router_remove_session(struct router *r, struct session *s);
 void router_set_masks(struct router *r, struct session *s, const uint32_t masks[8]);
@@ -76,6 +77,10 @@ void router_set_finisher(struct router *r, const struct router_finisher *f);
  * finisher, or outside a pass for records that come late. */
 void router_emit(struct router *r, enum etl_row row, uint16_t cpu, uint64_t stamp,
                  const void *event, uint32_t size, struct session *only);
+
+/* The stamp that an event of etwd itself takes so that it is in order in every session: all earlier
+ * records are out, no later one is. The present time when no source is there. */
+uint64_t router_time(const struct router *r);
 
 /* Holds the merge: no record newer than `stamp` is emitted until released (UINT64_MAX). Rundown
  * uses it so that its records, stamped T0, come before live ones. */

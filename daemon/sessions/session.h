@@ -48,6 +48,9 @@ struct session_properties {
     int32_t bias_minutes;
 };
 
+/* Frees the strings. */
+void session_properties_clear(struct session_properties *p);
+
 struct session_counters {
     uint64_t written;
     uint64_t recorded;
@@ -63,10 +66,14 @@ void session_counters(const struct session *s, struct session_counters *ret);
 uint16_t session_id(const struct session *s);
 uint64_t session_handle(const struct session *s);
 
+/* The flags of EnableFlags that mean nothing on Linux and were accepted. */
+uint32_t session_inert_flags(const struct session *s);
+
 /* Room for one event of `size` bytes (unpadded) with `stamp` (CLOCK_BOOTTIME ns) from `cpu`: the
  * place to copy it to, or NULL when it is lost, which is then counted with its cause. Counts
  * written, and recorded on success. Goes to the late buffer when stamp is older than the CPU's
- * last. The event must be complete before the next call. */
+ * last. The event must be complete before the next call. NULL uncounted: the session is at its
+ * end (its file has the maximum size, or it has been flushed for the last time). */
 void *session_reserve(struct session *s, uint16_t cpu, uint64_t stamp, uint32_t size);
 
 /* Losses that happened before the router: counts written and lost, marks the present buffer. */

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See connection.h. While a reply waits for the client to read, and while too many of its requests
+ * are under way, nothing more is read from it: so a client only ever fills its own socket. One that
+ * reads nothing for ETWD_CONNECTION_STALL_S is cut off.
+ */
+#include "connection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "io/loop.h"
+#include "sessions/sessions.h"
+
+struct outgoing {
+    struct outgoing *next;
+    size_t size;
+    uint8_t data[];
+};
+
+struct connection {
+    struct server *server;
+    struct connection *next;
+    uint64_t number;
+    int fd;
+    struct peer peer;
+    bool greeted;
+    bool hung_up; /* ends at the next turn */
+    struct loop_watch *watch;
+    uint32_t watched;
+    struct loop_timer *timer; /* ends it: stalled, or hung up */
+    unsigned requests;
+    struct outgoing *out_first, *out_last;
+    unsigned n_out;
+    bool updating; /* inside its own watch's callback */
+};
+
+static void ready(int fd, uint32_t revents, void *userdata);
+static void timer_fired(void *userdata);
+static void watch_update(struct connection *c);
+
+int connection_new(struct server *s, int fd, const struct peer *peer, struct connection **ret)
+{
+    int r;
+
+    struct connection *c = calloc(1, sizeof(*c));
+    if (!c) {
+        (void) safe_close(fd);
+        return -ENOMEM;
+    }
+    *c = (struct connection){.server = s, .number = s->next_number++, .fd = fd, .peer = *peer};
+    r = loop_timer_new(s->env.loop, timer_fired, c, &c->timer);
+    if (r == 0) {
+        c->watched = POLLIN;
+        r = loop_watch_new(s->env.loop, fd, POLLIN, ready, c, &c->watch);
+    }
+    if (r < 0) {
+        loop_timer_free(c->timer);
+        (void) safe_close(fd);
+        free(c);
+        return r;
+    }
+    c->next = s->first;
+    s->first = c;
+    s->count++;
+    *ret = c;
+    return 0;
+}
+
+struct connection *connection_free(struct connection *c)
+{
+    if (!c)
+        return NULL;
+    for (struct connection **p = &c->server->first; *p; p = &(*p)->next)
+        if (*p == c) {
+            *p = c->next;
+            c->server->count--;
+            break;
+        }
+    loop_watch_free(c->watch);
+    loop_timer_free(c->timer);
+    (void) safe_close(c->fd);
+    while (c->out_first) {
+        struct outgoing *o = c->out_first;
+        c->out_first = o->next;
+        free(o);
+    }
+    sessions_connection_gone(c->server->env.sessions, c->number);
+    free(c);
+    return NULL;
+}
+
+struct connection *connection_next(const struct connection *c)
+{
+    return c->next;
+}
+
+struct server *connection_server(const struct connection *c)
+{
+    return c->server;
+}
+
+const struct peer *connection_peer(const struct connection *c)
+{
+    return &c->peer;
+}
+
+uint64_t connection_number(const struct connection *c)
+{
+    return c->number;
+}
+
+bool connection_greeted(const struct connection *c)
+{
+    return c->greeted;
+}
+
+void connection_set_greeted(struct connection *c)
+{
+    c->greeted = true;
+}
+
+static void timer_fired(void *userdata)
+{
+    struct connection *c = userdata;
+    if (!c->hung_up)
+        log_notice("connection of uid %u, pid %d: it reads no replies; closed",
+                   (unsigned) c->peer.uid, (int) c->peer.pid);
+    connection_free(c);
+}
+
+void connection_hang_up(struct connection *c)
+{
+    if (c->hung_up)
+        return;
+    c->hung_up = true;
+    if (loop_timer_arm(c->timer, 0) < 0)
+        (void) shutdown(c->fd, SHUT_RDWR); /* then the watch sees its end */
+}
+
+/* What is wanted from the descriptor now. */
+static void watch_update(struct connection *c)
+{
+    uint32_t want = 0;
+    if (c->hung_up)
+        want = 0;
+    else if (c->out_first)
+        want = POLLOUT;
+    else if (c->requests < ETWD_CONNECTION_REQUESTS)
+        want = POLLIN;
+    if (want == c->watched)
+        return;
+    c->watch = loop_watch_free(c->watch);
+    c->watched = 0;
+    /* Without wish a poll still tells of a peer that is gone. */
+    if (loop_watch_new(c->server->env.loop, c->fd, want, ready, c, &c->watch) < 0) {
+        connection_hang_up(c);
+        return;
+    }
+    c->watched = want;
+}
+
+static void out_queue(struct connection *c, const void *data, size_t size)
+{
+    struct outgoing *o = NULL;
+    if (c->n_out < ETWD_CONNECTION_REPLIES)
+        o = malloc(sizeof(*o) + size);
+    if (!o) {
+        connection_hang_up(c);
+        return;
+    }
+    o->next = NULL;
+    o->size = size;
+    __builtin_memcpy(o->data, data, size);
+    if (c->out_last)
+        c->out_last->next = o;
+    else
+        c->out_first = o;
+    c->out_last = o;
+    if (c->n_out++ == 0)
+        (void) loop_timer_arm(c->timer,
+                              etw_clock_boottime() + ETWD_CONNECTION_STALL_S * ETW_NSEC_PER_SEC);
+}
+
+/* 0, -EAGAIN, or the connection is hung up. */
+static int out_send(struct connection *c, const void *data, size_t size)
+{
+    ssize_t n;
+    do
+        n = send(c->fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n >= 0)
+        return 0;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
+        return -EAGAIN;
+    connection_hang_up(c);
+    return -ECONNRESET;
+}
+
+void connection_send(struct connection *c, const Etwd__Message *m)
+{
+    _cleanup_free_ void *data = NULL;
+    size_t size;
+
+    if (c->hung_up)
+        return;
+    if (wire_pack(m, &data, &size) < 0) {
+        log_error("connection of uid %u, pid %d: a reply could not be packed",
+                  (unsigned) c->peer.uid, (int) c->peer.pid);
+        connection_hang_up(c);
+        return;
+    }
+    if (!c->out_first && out_send(c, data, size) != -EAGAIN)
+        return;
+    out_queue(c, data, size);
+    if (!c->updating)
+        watch_update(c);
+}
+
+void connection_request_begin(struct connection *c)
+{
+    c->requests++;
+}
+
+void connection_request_end(struct connection *c)
+{
+    c->requests--;
+    if (!c->updating)
+        watch_update(c);
+}
+
+static void out_flush(struct connection *c)
+{
+    while (c->out_first) {
+        struct outgoing *o = c->out_first;
+        if (out_send(c, o->data, o->size) < 0)
+            return;
+        c->out_first = o->next;
+        if (!c->out_first)
+            c->out_last = NULL;
+        c->n_out--;
+        free(o);
+        /* It reads: its time begins anew. */
+        if (c->out_first)
+            (void) loop_timer_arm(c->timer, etw_clock_boottime() +
+                                                ETWD_CONNECTION_STALL_S * ETW_NSEC_PER_SEC);
+        else
+            loop_timer_disarm(c->timer);
+    }
+}
+
+/* Reads what is there, in its turn. */
+static void in_read(struct connection *c)
+{
+    for (int i = 0; i < ETWD_CONNECTION_BATCH; i++) {
+        if (c->hung_up || c->out_first || c->requests >= ETWD_CONNECTION_REQUESTS)
+            return;
+        Etwd__Message *m = NULL;
+        int fds[1]; /* no request brings more yet */
+        size_t n_fds = 0;
+        int r = wire_receive(c->fd, MSG_DONTWAIT, &m, fds, ARRAY_SIZE(fds), &n_fds);
+        if (r == -EAGAIN || r == -EINTR)
+            return;
+        if (r < 0) {
+            if (r == -EBADMSG)
+                log_info("connection of uid %u, pid %d: not a message; closed",
+                         (unsigned) c->peer.uid, (int) c->peer.pid);
+            connection_hang_up(c);
+            return;
+        }
+        dispatch(c, m, fds, n_fds);
+        wire_message_free(m);
+    }
+}
+
+static void ready(int fd, uint32_t revents, void *userdata)
+{
+    struct connection *c = userdata;
+    c->updating = true;
+    if (revents & POLLOUT)
+        out_flush(c);
+    if (c->watched & POLLIN)
+        in_read(c);
+    else if (revents & (POLLHUP | POLLERR))
+        connection_hang_up(c);
+    c->updating = false;
+    watch_update(c);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See server.h. Who a peer is comes from the kernel, at the moment it connects: SO_PEERPIDFD (or a
+ * pidfd of SO_PEERCRED's process, while it provably lives), SO_PEERCRED, SO_PEERGROUPS. No NSS.
+ */
+#include "server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/winerror.h"
+#include "connection.h"
+#include "io/loop.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+static void listen_ready(int fd, uint32_t revents, void *userdata);
+
+int server_new(const struct server_env *env, int listen_fd, struct server **ret)
+{
+    int r;
+
+    struct server *s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    *s = (struct server){
+        .env = *env,
+        .listen_fd = -1,
+        .spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
+        .start_filetime = etw_filetime_now(),
+        .next_number = 1,
+    };
+    r = loop_watch_new(env->loop, listen_fd, POLLIN, listen_ready, s, &s->listen_watch);
+    if (r < 0) {
+        server_free(s);
+        return r;
+    }
+    s->listen_fd = listen_fd;
+    *ret = s;
+    return 0;
+}
+
+void server_stop_listening(struct server *s)
+{
+    s->listen_watch = loop_watch_free(s->listen_watch);
+    s->listen_fd = safe_close(s->listen_fd);
+}
+
+struct server *server_free(struct server *s)
+{
+    if (!s)
+        return NULL;
+    while (s->first)
+        connection_free(s->first);
+    server_stop_listening(s);
+    (void) safe_close(s->spare_fd);
+    free(s);
+    return NULL;
+}
+
+struct connection *server_find(struct server *s, uint64_t number)
+{
+    for (struct connection *c = s->first; c; c = connection_next(c))
+        if (connection_number(c) == number)
+            return c;
+    return NULL;
+}
+
+/* That the process SO_PEERCRED names still is the one that connected: with its pidfd from the
+ * socket, or one that we open and see alive afterwards. The pidfd itself is not kept: nothing asks
+ * the process later. */
+static int peer_alive(int fd, pid_t pid)
+{
+    int value = -1;
+    socklen_t len = sizeof(value);
+    _cleanup_close_ int pidfd = -1;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &value, &len) == 0)
+        pidfd = value;
+    else if (errno == ENOPROTOOPT || errno == EINVAL)
+        pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        return -ESRCH;
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    return poll(&p, 1, 0) == 0 ? 0 : -ESRCH;
+}
+
+static int peer_identify(const struct server *s, int fd, struct peer *ret)
+{
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    int r;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+        return -errno;
+    r = peer_alive(fd, cred.pid);
+    if (r < 0)
+        return r;
+
+    _cleanup_free_ gid_t *groups = NULL;
+    len = 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) < 0 && errno == ERANGE) {
+        if (len > ETWD_GROUPS_MAX * sizeof(gid_t))
+            return -E2BIG;
+        groups = malloc(len);
+        if (!groups)
+            return -ENOMEM;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
+            return -errno;
+    } else
+        len = 0;
+    *ret = (struct peer){
+        .uid = cred.uid,
+        .gid = cred.gid,
+        .pid = cred.pid,
+        .privileged =
+            policy_privileged(cred.uid, cred.gid, groups, len / sizeof(gid_t), s->env.etw_gid),
+    };
+    return 0;
+}
+
+static unsigned connections_of(const struct server *s, uid_t uid)
+{
+    unsigned n = 0;
+    for (const struct connection *c = s->first; c; c = connection_next(c))
+        n += connection_peer(c)->uid == uid;
+    return n;
+}
+
+/* A reply to whatever it sends. Its messages are taken out of the socket, and no more can come in:
+ * else closing would make the kernel report a reset in place of our reply. */
+static void refuse_connection(int fd, char *reason)
+{
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    char byte;
+
+    (void) shutdown(fd, SHUT_RD);
+    while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
+        ;
+    m.status = ETW_ERROR_NO_SYSTEM_RESOURCES;
+    m.reason = reason;
+    (void) wire_send(fd, &m, NULL, 0, MSG_DONTWAIT);
+}
+
+static void accept_one(struct server *s, int conn)
+{
+    _cleanup_close_ int fd = conn;
+    struct peer peer;
+    struct connection *c;
+    int r;
+
+    r = peer_identify(s, fd, &peer);
+    if (r < 0) {
+        log_info("connection: failed to identify the peer: %s", strerror(-r));
+        return;
+    }
+    if (connections_of(s, peer.uid) >= s->env.conf->max_connections) {
+        char reason[128];
+        (void) snprintf(reason, sizeof(reason),
+                        "quota of connections of uid %u (MaxConnections=%lu)", (unsigned) peer.uid,
+                        s->env.conf->max_connections);
+        refuse_connection(fd, reason);
+        return;
+    }
+    r = connection_new(s, take_fd(&fd), &peer, &c);
+    if (r < 0)
+        log_error("connection of uid %u, pid %d: %s", (unsigned) peer.uid, (int) peer.pid,
+                  strerror(-r));
+}
+
+/* No descriptor is left: the client is told instead of waiting in the queue, which would keep the
+ * loop awake. */
+static void accept_refuse(struct server *s, int listen_fd)
+{
+    if (s->spare_fd < 0)
+        return;
+    (void) close(s->spare_fd);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+        char reason[] = "etwd has no descriptor left (LimitNOFILE)";
+        refuse_connection(fd, reason);
+        (void) close(fd);
+    }
+    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void listen_ready(int listen_fd, uint32_t revents, void *userdata)
+{
+    struct server *s = userdata;
+    for (int i = 0; i < ETWD_CONNECTION_BATCH; i++) {
+        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            accept_one(s, fd);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE)
+            accept_refuse(s, listen_fd);
+        return;
+    }
+}

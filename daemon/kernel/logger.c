@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernel logger: starts, changes and ends the tracing of sessions. Loop thread; what may sleep
+ * runs as worker jobs.
+ *
+ * Starts, updates and stops are operations that run one after the other, each a chain of steps:
+ *
+ *   start   worker: rings, programs | T0 := now, the merge held at T0 | drain to T0, beside it
+ *           the worker's walk | table := walk, rundown stamped T0, masks on, merge released
+ *   update  the same with the new masks, then worker: programs nobody needs
+ *   stop    worker: configuration, walk | T := now, merge held | drain to T | rundown stamped T,
+ *           masks off, merge released | worker: programs nobody else needs, beside it waiting image
+ *           events get their answers | the last two events
+ *
+ * While the merge is held at T the process table stands exactly at T.
+ */
+#include "logger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "io/loop.h"
+#include "io/worker.h"
+#include "kernel/events.h"
+#include "kernel/finish.h"
+#include "kernel/images.h"
+#include "kernel/programs.h"
+#include "kernel/rings.h"
+#include "kernel/rundown.h"
+#include "kernel/sysconfig.h"
+#include "kernel/walk.h"
+#include "sessions/session.h"
+
+enum operation_kind { START, UPDATE, STOP };
+
+struct traced {
+    struct kernel_target target;
+    bool sysconfig;
+};
+
+struct operation {
+    enum operation_kind kind;
+    struct kernel_logger *logger;
+    struct traced *traced;
+    uint32_t masks[8];
+    kernel_done_fn done;
+    void *userdata;
+    /* Of the steps. */
+    int result;          /* of a worker job */
+    struct rings *rings; /* made by it */
+    struct program_needs before, needs;
+    bool walk_images;
+    struct walk *walk;
+    struct sysconfig *config;
+    uint64_t stamp;
+    unsigned waiting;      /* steps that go on side by side */
+    uint64_t images_until; /* STOP: waiting image events below this number may be ours */
+    bool images_wanted;    /* and these are waited for */
+    struct operation *next;
+};
+
+struct kernel_logger {
+    struct loop *loop;
+    struct worker *worker;
+    struct router *router;
+    unsigned cpus;
+    uint64_t ring_bytes;
+    struct images *images;
+    struct process_table *table;
+    struct events *events;
+    struct finish *finish;
+    struct programs *programs;
+    struct rings *rings;        /* while a session is traced */
+    struct kernel_image kernel; /* read at the first start */
+    bool kernel_known;
+    struct operation *first, **last; /* the first one runs */
+};
+
+static int operation_run(struct kernel_logger *k);
+
+/* Bytes of a ring: a power of two of at least one page. */
+static uint64_t ring_bytes(const struct etw_conf *conf)
+{
+    uint64_t want = (uint64_t) conf->kernel_ring_kb * 1024;
+    uint64_t bytes = (uint64_t) sysconf(_SC_PAGESIZE);
+
+    while (bytes < want && bytes < 1ULL << 30)
+        bytes *= 2;
+    return bytes;
+}
+
+/* 16 bytes that are the same until the machine is started again. */
+static void boot_key(uint8_t key[16])
+{
+    char text[64] = "";
+    size_t n = 0;
+
+    memset(key, 0, 16);
+    _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+        return;
+    for (const char *p = text; *p && n < 32; p++) {
+        int digit = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+        if (digit < 0)
+            continue;
+        key[n / 2] = (uint8_t) (key[n / 2] << 4 | digit);
+        n++;
+    }
+}
+
+static void images_answered(void *userdata);
+
+int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
+                      const struct etw_conf *conf, unsigned cpus, int image_fd,
+                      struct kernel_logger **ret)
+{
+    uint8_t key[16];
+    int e;
+
+    struct kernel_logger *k = calloc(1, sizeof(*k));
+    if (!k)
+        return -ENOMEM;
+    k->loop = l;
+    k->worker = w;
+    k->router = r;
+    k->cpus = cpus;
+    k->ring_bytes = ring_bytes(conf);
+    k->last = &k->first;
+    boot_key(key);
+    e = process_table_new(key, &k->table);
+    if (e >= 0)
+        e = programs_new(&k->programs);
+    /* Last but one: on success it has taken image_fd over. */
+    if (e >= 0)
+        e = images_new(l, conf, image_fd, &k->images);
+    if (e >= 0)
+        e = events_new(k->table, r, k->images, &k->events);
+    if (e >= 0)
+        e = finish_new(k->table, k->events, &k->finish);
+    if (e < 0) {
+        kernel_logger_free(k);
+        return e;
+    }
+    k->events->answered = images_answered;
+    k->events->userdata = k;
+    struct router_finisher f = {.raw = finish_raw, .touch = finish_touch, .userdata = k->finish};
+    f.touch_rows[ETL_ROW_Thread_CSwitch] = true;
+    router_set_finisher(r, &f);
+    *ret = k;
+    return 0;
+}
+
+static void operation_free(struct operation *op)
+{
+    rings_free(op->rings);
+    walk_free(op->walk);
+    sysconfig_free(op->config);
+    free(op);
+}
+
+static void traced_free(struct kernel_logger *k, struct traced *t)
+{
+    struct kernel_target **at = &k->events->targets;
+
+    while (*at && *at != &t->target)
+        at = &(*at)->next;
+    if (*at)
+        *at = t->target.next;
+    router_remove_session(k->router, t->target.session);
+    free(t);
+}
+
+struct kernel_logger *kernel_logger_free(struct kernel_logger *k)
+{
+    if (!k)
+        return NULL;
+    router_set_finisher(k->router, NULL);
+    while (k->first) {
+        struct operation *op = k->first;
+        k->first = op->next;
+        operation_free(op);
+    }
+    /* Waiting look-ups are answered now, into sessions that are still there. */
+    k->images = images_free(k->images);
+    while (k->events && k->events->targets)
+        traced_free(k, container_of(k->events->targets, struct traced, target));
+    if (k->rings)
+        rings_detach(k->rings);
+    k->finish = finish_free(k->finish);
+    k->events = events_free(k->events);
+    k->programs = programs_free(k->programs);
+    k->rings = rings_free(k->rings);
+    k->table = process_table_free(k->table);
+    free(k);
+    return NULL;
+}
+
+bool kernel_logger_available(const struct kernel_logger *k, const char **ret_why)
+{
+    return programs_available(ret_why);
+}
+
+unsigned kernel_logger_programs(const struct kernel_logger *k)
+{
+    return programs_count(k->programs);
+}
+
+static struct traced *traced_find(struct kernel_logger *k, struct session *s)
+{
+    struct kernel_target *t = k->events->targets;
+    while (t && t->session != s)
+        t = t->next;
+    return t ? container_of(t, struct traced, target) : NULL;
+}
+
+/* What all sessions need, with `t`'s masks replaced by `masks` (NULL: without it). */
+static struct program_needs needs_with(struct kernel_logger *k, const struct traced *t,
+                                       const uint32_t masks[8])
+{
+    uint32_t all[8] = {0};
+
+    for (struct kernel_target *o = k->events->targets; o; o = o->next)
+        for (int i = 0; i < 8 && o != &t->target; i++)
+            all[i] |= o->masks[i];
+    for (int i = 0; i < 8 && masks; i++)
+        all[i] |= masks[i];
+    return programs_need(all);
+}
+
+/* Queues an operation; it begins at once when none runs. */
+static int operation_new(struct kernel_logger *k, enum operation_kind kind, struct traced *t,
+                         const uint32_t masks[8], kernel_done_fn done, void *userdata)
+{
+    int r;
+
+    struct operation *op = calloc(1, sizeof(*op));
+    if (!op)
+        return -ENOMEM;
+    op->kind = kind;
+    op->logger = k;
+    op->traced = t;
+    if (masks)
+        memcpy(op->masks, masks, sizeof(op->masks));
+    op->done = done;
+    op->userdata = userdata;
+    *k->last = op;
+    k->last = &op->next;
+    if (k->first != op)
+        return 0;
+    r = operation_run(k);
+    if (r < 0) {
+        k->first = NULL;
+        k->last = &k->first;
+        free(op);
+    }
+    return r;
+}
+
+static void lost(void *userdata, unsigned index, uint64_t n)
+{
+    struct kernel_logger *k = userdata;
+    finish_count_lost(k->finish, index, n);
+}
+
+/* Without a session there are no rings: their memory is large. */
+static void rings_drop(struct kernel_logger *k)
+{
+    if (!k->rings || k->events->targets)
+        return;
+    rings_detach(k->rings);
+    k->rings = rings_free(k->rings);
+}
+
+static void operation_end(struct operation *op, int result)
+{
+    struct kernel_logger *k = op->logger;
+    kernel_done_fn done = op->done;
+    void *userdata = op->userdata;
+
+    router_hold(k->router, UINT64_MAX);
+    if ((op->kind == START && result < 0) || op->kind == STOP)
+        traced_free(k, op->traced);
+    rings_drop(k);
+    k->first = op->next;
+    if (!k->first)
+        k->last = &k->first;
+    operation_free(op);
+    done(result, userdata);
+    while (k->first && operation_run(k) < 0)
+        operation_end(k->first, -ENOMEM);
+}
+
+/* The step that ends every operation's change of what is traced. */
+static void follow(struct operation *op)
+{
+    finish_follow(op->logger->finish, op->needs.processes, op->needs.images);
+}
+
+static void let_go_run(void *userdata)
+{
+    struct operation *op = userdata;
+    programs_keep(op->logger->programs, op->needs);
+}
+
+static void let_go_done(void *userdata)
+{
+    struct operation *op = userdata;
+    follow(op);
+    operation_end(op, op->result);
+}
+
+/* What went wrong stands in op->result: lets go of what only this operation wanted, and ends it. */
+static void operation_fail(struct operation *op)
+{
+    struct kernel_logger *k = op->logger;
+
+    router_hold(k->router, UINT64_MAX);
+    op->needs = op->before;
+    if (worker_submit(k->worker, let_go_run, let_go_done, op) < 0) {
+        follow(op);
+        operation_end(op, op->result);
+    }
+}
+
+static struct rundown rundown_of(struct operation *op)
+{
+    struct kernel_logger *k = op->logger;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return (struct rundown){
+        .events = k->events,
+        .table = k->table,
+        .kernel = &k->kernel,
+        .sysconfig = op->traced->sysconfig ? op->config : NULL,
+        .cpus = online > 0 ? (unsigned) online : 1,
+        .target = &op->traced->target,
+        .stamp = op->stamp,
+    };
+}
+
+/* START, UPDATE: the table stands at T0 and the walk is there. */
+static void begin_described(struct operation *op)
+{
+    struct kernel_logger *k = op->logger;
+    struct traced *t = op->traced;
+    uint32_t old[8];
+
+    if (op->result < 0) {
+        operation_fail(op);
+        return;
+    }
+    rings_sync(k->rings);
+    follow(op);
+    if (op->walk)
+        rundown_apply(k->table, op->walk, op->stamp, op->walk_images);
+    memcpy(old, t->target.masks, sizeof(old));
+    memcpy(t->target.masks, op->masks, sizeof(t->target.masks));
+    router_set_masks(k->router, t->target.session, op->masks);
+    struct rundown r = rundown_of(op);
+    if (op->kind == START) {
+        t->target.begin = op->stamp;
+        rundown_start(&r);
+        operation_end(op, 0);
+        return;
+    }
+    rundown_update(&r, old);
+    router_hold(k->router, UINT64_MAX);
+    op->needs = needs_with(k, t, t->target.masks);
+    if (worker_submit(k->worker, let_go_run, let_go_done, op) < 0)
+        operation_end(op, 0); /* they stay until the next change */
+}
+
+static void begin_step(struct operation *op)
+{
+    if (--op->waiting == 0)
+        begin_described(op);
+}
+
+static void walk_run(void *userdata)
+{
+    struct operation *op = userdata;
+    op->result = programs_walk(op->logger->programs, op->walk_images, &op->walk);
+}
+
+static void walk_done(void *userdata)
+{
+    begin_step(userdata);
+}
+
+static void drained(bool complete, void *userdata)
+{
+    struct operation *op = userdata;
+    if (!complete)
+        log_warning("kernel probes: records from before this moment took too long and come late");
+    begin_step(op);
+}
+
+static void attached(void *userdata)
+{
+    struct operation *op = userdata;
+    struct kernel_logger *k = op->logger;
+    bool images;
+
+    if (op->rings)
+        k->rings = TAKE_PTR(op->rings);
+    if (op->result == 0)
+        op->result = rings_attach(k->rings, k->router, lost, k);
+    if (op->result < 0) {
+        operation_fail(op);
+        return;
+    }
+    /* T0: every probe is there. What happens from now on is in the trace. */
+    op->stamp = etw_clock_boottime();
+    router_hold(k->router, op->stamp);
+    op->waiting = 1;
+    /* Walk when something is to be described that nobody follows yet, and when the session wants
+     * fresh names of what is followed. */
+    bool processes = finish_follows(k->finish, &images);
+    if (op->needs.processes && (!processes || programs_need(op->masks).processes)) {
+        op->walk_images = op->needs.images && !images;
+        op->waiting++;
+        op->result = worker_submit(k->worker, walk_run, walk_done, op);
+        if (op->result < 0)
+            op->waiting--;
+    }
+    if (op->result == 0)
+        op->result = router_drain(k->router, op->stamp, drained, op);
+    if (op->result < 0)
+        begin_step(op);
+}
+
+static void attach_run(void *userdata)
+{
+    struct operation *op = userdata;
+    struct kernel_logger *k = op->logger;
+
+    op->result = 0;
+    if (!k->rings)
+        op->result = programs_rings(k->cpus, k->ring_bytes, &op->rings);
+    if (op->result == 0)
+        op->result = programs_attach(k->programs, op->rings ? op->rings : k->rings, op->needs);
+    if (op->result == 0 && op->traced->sysconfig && op->kind == START)
+        op->result = sysconfig_read(&op->config);
+    if (op->result == 0 && !k->kernel_known && op->needs.images) {
+        kernel_image_read(&k->kernel);
+        k->kernel_known = true;
+    }
+}
+
+/* STOP goes on when the programs are gone and no image event of the session waits any more. */
+static void end_step(struct operation *op)
+{
+    if (op->waiting > 0)
+        return;
+    rundown_finish(op->logger->events, &op->traced->target, op->stamp);
+    operation_end(op, 0);
+}
+
+static void images_answered(void *userdata)
+{
+    struct kernel_logger *k = userdata;
+    struct operation *op = k->first;
+
+    if (!op || !op->images_wanted || events_waiting(k->events) < op->images_until)
+        return;
+    op->images_wanted = false;
+    op->waiting--;
+    end_step(op);
+}
+
+static void detached(void *userdata)
+{
+    struct operation *op = userdata;
+
+    follow(op);
+    op->waiting--;
+    end_step(op);
+}
+
+/* STOP, after the drain: the table stands at T. */
+static void end_described(bool complete, void *userdata)
+{
+    static const uint32_t none[8];
+    struct operation *op = userdata;
+    struct kernel_logger *k = op->logger;
+    struct traced *t = op->traced;
+
+    rings_sync(k->rings);
+    if (op->walk)
+        rundown_refresh(k->finish, k->table, op->walk);
+    struct rundown r = rundown_of(op);
+    t->target.end = op->stamp;
+    rundown_end(&r);
+    router_set_masks(k->router, t->target.session, none);
+    router_hold(k->router, UINT64_MAX);
+    op->images_until = k->events->waiting_next;
+    op->images_wanted = true;
+    op->waiting = 2;
+    if (worker_submit(k->worker, let_go_run, detached, op) < 0)
+        op->waiting--; /* they stay until the next change */
+    images_answered(k);
+}
+
+static void walked(void *userdata)
+{
+    struct operation *op = userdata;
+    struct kernel_logger *k = op->logger;
+
+    op->stamp = etw_clock_boottime();
+    router_hold(k->router, op->stamp);
+    if (router_drain(k->router, op->stamp, end_described, op) < 0)
+        end_described(false, op);
+}
+
+static void end_run(void *userdata)
+{
+    struct operation *op = userdata;
+    struct kernel_logger *k = op->logger;
+    int r;
+
+    if (op->traced->sysconfig && sysconfig_read(&op->config) < 0)
+        op->config = NULL;
+    if (!programs_need(op->traced->target.masks).processes)
+        return;
+    /* Names change while a thread lives. Without the walk the rundown has the ones from the start.
+     */
+    r = programs_walk(k->programs, false, &op->walk);
+    if (r < 0)
+        log_warning("kernel rundown: cannot walk the tasks: %s", strerror(-r));
+}
+
+static int operation_run(struct kernel_logger *k)
+{
+    struct operation *op = k->first;
+
+    if (!op)
+        return 0;
+    op->before = needs_with(k, op->traced, op->kind == START ? NULL : op->traced->target.masks);
+    if (op->kind == STOP) {
+        op->needs = needs_with(k, op->traced, NULL);
+        return worker_submit(k->worker, end_run, walked, op);
+    }
+    op->needs = needs_with(k, op->traced, op->masks);
+    /* An update lets go of what it does not need when the new is there. */
+    op->needs.processes |= op->before.processes;
+    op->needs.images |= op->before.images;
+    op->needs.switches |= op->before.switches;
+    op->needs.ready |= op->before.ready;
+    return worker_submit(k->worker, attach_run, attached, op);
+}
+
+int kernel_logger_start(struct kernel_logger *k, struct session *s, const uint32_t masks[8],
+                        bool sysconfig, kernel_done_fn done, void *userdata)
+{
+    uint32_t room = session_properties(s)->buffer_size_kb * 1024 - ETL_BUFFER_HEADER_SIZE;
+    int r;
+
+    if (traced_find(k, s))
+        return -EALREADY;
+    struct traced *t = calloc(1, sizeof(*t));
+    if (!t)
+        return -ENOMEM;
+    t->target.session = s;
+    t->target.begin = t->target.end = UINT64_MAX;
+    t->target.max_event = room < ETW_EVENT_MAX ? room : ETW_EVENT_MAX;
+    t->sysconfig = sysconfig;
+    r = router_add_session(k->router, s);
+    if (r < 0) {
+        free(t);
+        return r;
+    }
+    t->target.next = k->events->targets;
+    k->events->targets = &t->target;
+    r = operation_new(k, START, t, masks, done, userdata);
+    if (r < 0)
+        traced_free(k, t);
+    return r;
+}
+
+int kernel_logger_update(struct kernel_logger *k, struct session *s, const uint32_t masks[8],
+                         kernel_done_fn done, void *userdata)
+{
+    struct traced *t = traced_find(k, s);
+
+    if (!t)
+        return -ENOENT;
+    return operation_new(k, UPDATE, t, masks, done, userdata);
+}
+
+int kernel_logger_stop(struct kernel_logger *k, struct session *s, kernel_done_fn done,
+                       void *userdata)
+{
+    struct traced *t = traced_find(k, s);
+
+    if (!t)
+        return -ENOENT;
+    return operation_new(k, STOP, t, NULL, done, userdata);
+}
+
+void kernel_logger_sync_losses(struct kernel_logger *k)
+{
+    if (k->rings)
+        rings_sync(k->rings);
+}

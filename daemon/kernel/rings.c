@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reader of BPF ring buffers. libbpf's own stores the position after each record and offers no
+ * merge; this one takes what is there as a batch, sorts it by stamp and stores the position once
+ * the router has everything in its buffers. Loop thread, see rings.h.
+ *
+ * The format, fixed by the kernel's user interface: a page with the consumer's position (the only
+ * one mapped writable), a page with the producer's, then the data, mapped twice in a row so that
+ * no record is broken. A record is a u32 of length and flags, a u32 that is the kernel's, the data,
+ * padded to 8.
+ *
+ * Invariants:
+ *  - entries[] are records between `consumed` and `scanned`, by stamp; those before `next` have
+ *    been popped;
+ *  - the stored position is never past a record that has not been popped;
+ *  - whatever is not visible below `scanned` has a stamp that begin() did not vouch for.
+ */
+#include "rings.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "kernel/raw.h"
+
+/* Clocks of CPUs may differ by this much at most in what they show each other. */
+#define VOUCH_NS 50000u
+/* Records taken in one pass: the rest is there for the next one. */
+#define BATCH_MAX 65536u
+
+#define HEADER_SIZE 8u
+#define BUSY (1u << 31)
+#define DISCARD (1u << 30)
+
+struct entry {
+    uint64_t stamp;
+    uint64_t position; /* of its header in the ring */
+};
+
+struct ring {
+    struct router_source source;
+    struct rings *rings;
+    unsigned cpu;
+    int fd;
+    uint64_t *consumer; /* one page */
+    const uint64_t *producer;
+    const uint8_t *data;
+    size_t mapped;     /* bytes behind producer */
+    uint64_t consumed; /* stored position */
+    uint64_t scanned;  /* records up to here are in entries, or gone */
+    uint64_t vouched;  /* never falls */
+    struct entry *entries;
+    size_t n, cap, next;
+    uint64_t lost_seen[LOST_COUNT];
+};
+
+struct rings {
+    unsigned cpus;
+    uint64_t bytes;
+    size_t page;
+    int array_fd;
+    int lost_fd;
+    const struct lost_counters *lost;
+    size_t lost_size;
+    struct router *router;
+    rings_lost_fn on_lost;
+    void *userdata;
+    struct ring *ring; /* cpus of them */
+};
+
+static uint64_t begin(struct router_source *s, uint64_t now);
+static const struct etl_record *peek(struct router_source *s, uint64_t *ret_stamp);
+static void pop(struct router_source *s);
+static void commit(struct router_source *s);
+static uint64_t pending(struct router_source *s);
+
+static const struct router_source_ops ring_ops = {
+    .name = "kernel probes",
+    .begin = begin,
+    .peek = peek,
+    .pop = pop,
+    .commit = commit,
+    .pending = pending,
+};
+
+static int ring_map(struct rings *r, struct ring *ring)
+{
+    ring->mapped = r->page + 2 * (size_t) r->bytes;
+    void *p = mmap(NULL, r->page, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
+    if (p == MAP_FAILED)
+        return -errno;
+    ring->consumer = p;
+    p = mmap(NULL, ring->mapped, PROT_READ, MAP_SHARED, ring->fd, (off_t) r->page);
+    if (p == MAP_FAILED)
+        return -errno;
+    ring->producer = p;
+    ring->data = (const uint8_t *) p + r->page;
+    ring->consumed = ring->scanned = __atomic_load_n(ring->consumer, __ATOMIC_RELAXED);
+    return 0;
+}
+
+int rings_new(unsigned cpus, uint64_t bytes, struct rings **ret)
+{
+    int r;
+
+    struct rings *rs = calloc(1, sizeof(*rs));
+    if (!rs)
+        return -ENOMEM;
+    rs->cpus = cpus;
+    rs->bytes = bytes;
+    rs->page = (size_t) sysconf(_SC_PAGESIZE);
+    rs->array_fd = rs->lost_fd = -1;
+    rs->ring = calloc(cpus, sizeof(*rs->ring));
+    if (!rs->ring) {
+        r = -ENOMEM;
+        goto fail;
+    }
+    for (unsigned i = 0; i < cpus; i++)
+        rs->ring[i].fd = -1;
+    for (unsigned i = 0; i < cpus; i++) {
+        struct ring *ring = &rs->ring[i];
+        ring->source.ops = &ring_ops;
+        ring->rings = rs;
+        ring->cpu = i;
+        ring->fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "etwd_ring", 0, 0, (uint32_t) bytes, NULL);
+        if (ring->fd < 0) {
+            r = -errno;
+            goto fail;
+        }
+        r = ring_map(rs, ring);
+        if (r < 0)
+            goto fail;
+        if (rs->array_fd < 0) {
+            LIBBPF_OPTS(bpf_map_create_opts, opts, .inner_map_fd = (uint32_t) ring->fd);
+            rs->array_fd =
+                bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "etwd_rings", 4, 4, cpus, &opts);
+            if (rs->array_fd < 0) {
+                r = -errno;
+                goto fail;
+            }
+        }
+        uint32_t key = i;
+        if (bpf_map_update_elem(rs->array_fd, &key, &ring->fd, BPF_ANY) < 0) {
+            r = -errno;
+            goto fail;
+        }
+    }
+    LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+    rs->lost_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "etwd_lost", 4, sizeof(struct lost_counters),
+                                 cpus, &opts);
+    if (rs->lost_fd < 0) {
+        r = -errno;
+        goto fail;
+    }
+    rs->lost_size = ALIGN_UP(cpus * sizeof(struct lost_counters), rs->page);
+    void *p = mmap(NULL, rs->lost_size, PROT_READ, MAP_SHARED, rs->lost_fd, 0);
+    if (p == MAP_FAILED) {
+        r = -errno;
+        goto fail;
+    }
+    rs->lost = p;
+    *ret = rs;
+    return 0;
+
+fail:
+    rings_free(rs);
+    return r;
+}
+
+struct rings *rings_free(struct rings *r)
+{
+    if (!r)
+        return NULL;
+    for (unsigned i = 0; r->ring && i < r->cpus; i++) {
+        struct ring *ring = &r->ring[i];
+        if (ring->consumer)
+            (void) munmap(ring->consumer, r->page);
+        if (ring->producer)
+            (void) munmap((void *) ring->producer, ring->mapped);
+        safe_close(ring->fd);
+        free(ring->entries);
+    }
+    if (r->lost)
+        (void) munmap((void *) r->lost, r->lost_size);
+    safe_close(r->array_fd);
+    safe_close(r->lost_fd);
+    free(r->ring);
+    free(r);
+    return NULL;
+}
+
+int rings_array_fd(const struct rings *r)
+{
+    return r->array_fd;
+}
+
+int rings_lost_fd(const struct rings *r)
+{
+    return r->lost_fd;
+}
+
+int rings_attach(struct rings *r, struct router *router, rings_lost_fn lost, void *userdata)
+{
+    int ret;
+
+    if (r->router)
+        return 0;
+    r->on_lost = lost;
+    r->userdata = userdata;
+    r->router = router;
+    for (unsigned i = 0; i < r->cpus; i++) {
+        ret = router_add_source(router, &r->ring[i].source);
+        if (ret < 0) {
+            while (i-- > 0)
+                router_remove_source(router, &r->ring[i].source);
+            r->router = NULL;
+            return ret;
+        }
+    }
+    return 0;
+}
+
+void rings_detach(struct rings *r)
+{
+    for (unsigned i = 0; r->router && i < r->cpus; i++)
+        router_remove_source(r->router, &r->ring[i].source);
+    r->router = NULL;
+}
+
+static void ring_sync(struct ring *ring)
+{
+    struct rings *r = ring->rings;
+    const struct lost_counters *lost = &r->lost[ring->cpu];
+
+    for (unsigned i = 0; i < LOST_COUNT; i++) {
+        uint64_t now = __atomic_load_n(&lost->n[i], __ATOMIC_RELAXED);
+        if (now == ring->lost_seen[i])
+            continue;
+        uint64_t more = now - ring->lost_seen[i];
+        ring->lost_seen[i] = now;
+        r->on_lost(r->userdata, i, more);
+    }
+}
+
+void rings_sync(struct rings *r)
+{
+    for (unsigned i = 0; r->router && i < r->cpus; i++)
+        ring_sync(&r->ring[i]);
+}
+
+/* The stamp of a record: where its kind of header has it. */
+static uint64_t record_stamp(const struct etl_record *rec, uint32_t size)
+{
+    const uint8_t *event = (const uint8_t *) (rec + 1);
+    uint64_t stamp = 0;
+    size_t at = 0;
+
+    if (rec->type == ETL_RECORD_FINAL && size >= sizeof(*rec) + 4)
+        at = event[2] == ETL_PERFINFO64 ? offsetof(struct etl_perfinfo_header, time_stamp)
+                                        : offsetof(struct etl_system_header, time_stamp);
+    if (size >= sizeof(*rec) + at + sizeof(stamp))
+        memcpy(&stamp, event + at, sizeof(stamp));
+    return stamp;
+}
+
+/* Puts one in at its place: nearly always the end; interrupts that nest change places of a few. */
+static bool entry_add(struct ring *ring, uint64_t stamp, uint64_t position)
+{
+    size_t i;
+
+    if (ring->n == ring->cap) {
+        size_t cap = ring->cap ? ring->cap * 2 : 1024;
+        struct entry *entries = reallocarray(ring->entries, cap, sizeof(*entries));
+        if (!entries)
+            return false;
+        ring->entries = entries;
+        ring->cap = cap;
+    }
+    for (i = ring->n; i > ring->next && ring->entries[i - 1].stamp > stamp; i--)
+        ring->entries[i] = ring->entries[i - 1];
+    ring->entries[i] = (struct entry){stamp, position};
+    ring->n++;
+    return true;
+}
+
+static uint64_t begin(struct router_source *s, uint64_t now)
+{
+    struct ring *ring = container_of(s, struct ring, source);
+    const struct rings *r = ring->rings;
+    uint64_t mask = r->bytes - 1;
+    /* Nothing that is reserved after this look has a stamp before `now`. */
+    uint64_t produced = __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE);
+    bool all = true;
+    uint64_t last = ring->n > ring->next ? ring->entries[ring->n - 1].stamp : 0;
+
+    if (ring->next > 0) { /* what has been popped goes */
+        ring->n -= ring->next;
+        memmove(ring->entries, ring->entries + ring->next, ring->n * sizeof(*ring->entries));
+        ring->next = 0;
+    }
+    while (ring->scanned < produced) {
+        const uint8_t *header = ring->data + (ring->scanned & mask);
+        uint32_t word = __atomic_load_n((const uint32_t *) header, __ATOMIC_ACQUIRE);
+        uint32_t len = word & ~(BUSY | DISCARD);
+        if (word & BUSY || ring->n - ring->next >= BATCH_MAX) {
+            all = false;
+            break;
+        }
+        if (!(word & DISCARD)) {
+            const struct etl_record *rec = (const void *) (header + HEADER_SIZE);
+            uint64_t stamp = len >= sizeof(*rec) ? record_stamp(rec, len) : 0;
+            if (!entry_add(ring, stamp, ring->scanned)) {
+                all = false; /* no memory: in the next pass */
+                break;
+            }
+            if (stamp > last)
+                last = stamp;
+        }
+        ring->scanned += ALIGN_UP((uint64_t) len + HEADER_SIZE, 8u);
+    }
+    ring_sync(ring);
+
+    uint64_t vouched = now > VOUCH_NS ? now - VOUCH_NS : 0;
+    if (!all)
+        vouched = last;
+    if (vouched > ring->vouched)
+        ring->vouched = vouched;
+    return ring->vouched;
+}
+
+static const struct etl_record *peek(struct router_source *s, uint64_t *ret_stamp)
+{
+    struct ring *ring = container_of(s, struct ring, source);
+
+    if (ring->next == ring->n)
+        return NULL;
+    const struct entry *e = &ring->entries[ring->next];
+    *ret_stamp = e->stamp;
+    return (const void *) (ring->data + (e->position & (ring->rings->bytes - 1)) + HEADER_SIZE);
+}
+
+static void pop(struct router_source *s)
+{
+    struct ring *ring = container_of(s, struct ring, source);
+
+    ring->next++;
+}
+
+static void commit(struct router_source *s)
+{
+    struct ring *ring = container_of(s, struct ring, source);
+    uint64_t position = ring->scanned;
+
+    for (size_t i = ring->next; i < ring->n; i++)
+        if (ring->entries[i].position < position)
+            position = ring->entries[i].position;
+    if (position == ring->consumed)
+        return;
+    ring->consumed = position;
+    __atomic_store_n(ring->consumer, position, __ATOMIC_RELEASE);
+}
+
+static uint64_t pending(struct router_source *s)
+{
+    struct ring *ring = container_of(s, struct ring, source);
+    return __atomic_load_n(ring->producer, __ATOMIC_RELAXED) - ring->consumed;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rundown, see rundown.h. Loop thread only.
+ */
+#include "rundown.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "kernel/sysconfig.h"
+
+/* What a process is called that began before we looked: its comm, since that is what was asked for
+ * (a shell started as `sh` stays `sh` although the file is dash); and since comm has 15 characters
+ * the file's name where that goes on from there. */
+static struct text *walked_name(const struct raw_walk_task *t)
+{
+    size_t comm = strnlen(t->task.comm, sizeof(t->task.comm));
+    size_t exe = t->exe_size < sizeof(t->exe) ? t->exe_size : sizeof(t->exe) - 1;
+
+    if (comm == sizeof(t->task.comm) - 1 && exe > comm && memcmp(t->exe, t->task.comm, comm) == 0)
+        return text_new(t->exe, exe);
+    return text_new(t->task.comm, comm);
+}
+
+static struct text *walked_command(const struct walk *w, uint32_t tgid)
+{
+    const struct walk_command *c = walk_command_find(w, tgid);
+    return c ? finish_command_text(c->args, c->size, c->size >= RAW_ARGS_MAX) : NULL;
+}
+
+static void apply_task(struct process_table *table, const struct walk *w,
+                       const struct raw_walk_task *t, uint64_t stamp)
+{
+    const struct raw_task *task = &t->task;
+    struct process *p = process_find(table, task->tgid);
+    struct thread *th = thread_find(table, task->tid);
+
+    if (task->leader_start > stamp || task->start > stamp)
+        return;
+    if (p && p->start != task->leader_start) {
+        process_remove(table, p);
+        p = NULL;
+        th = thread_find(table, task->tid);
+    }
+    if (!p) {
+        if (process_add(table, task, &p) < 0)
+            return;
+        process_set_name(p, walked_name(t));
+        process_set_command(p, walked_command(w, task->tgid));
+    } else if (p->exec_id != task->exec_id) {
+        return; /* it runs another program since: its record comes */
+    } else if (task->tid == task->tgid) {
+        process_refresh(p, task);
+        if (p->kernel)
+            process_set_name(p, walked_name(t));
+    }
+    if (th && (th->process != p || th->start != task->start)) {
+        thread_remove(table, th);
+        th = NULL;
+    }
+    if (th)
+        thread_refresh(th, task);
+    else
+        (void) thread_add(table, p, task, &th);
+}
+
+static void apply_map(struct process_table *table, const struct raw_map *m, const char *path)
+{
+    struct process *p = process_find(table, m->tgid);
+    struct image_key key = {
+        .dev_major = m->file.dev_major,
+        .dev_minor = m->file.dev_minor,
+        .inode = m->file.inode,
+        .change_time_ns = m->file.change_time_ns,
+    };
+    struct image_file *file;
+    size_t i;
+
+    if (!p || p->images_known || p->start != m->leader_start || p->exec_id != m->exec_id ||
+        m->start >= m->end || image_overlap(p, m->start, m->end, 0, &i) == 0)
+        return;
+    if (image_file_get(table, &key, path, m->path_size, &file) < 0)
+        return;
+    if (image_add(p, m->start, m->end, m->offset, file) < 0)
+        image_file_unref(file);
+}
+
+void rundown_apply(struct process_table *table, const struct walk *w, uint64_t stamp, bool images)
+{
+    const struct etl_record *rec;
+    size_t offset = 0;
+
+    while ((rec = walk_next(w, &offset))) {
+        if (rec->registration == RAW_TASK) {
+            struct raw_walk_task t;
+            memcpy(&t, rec + 1, sizeof(t));
+            apply_task(table, w, &t, stamp);
+        } else if (rec->registration == RAW_MAP && images) {
+            struct raw_map m;
+            memcpy(&m, rec + 1, sizeof(m));
+            if (m.path_size <= rec->size - sizeof(*rec) - sizeof(m))
+                apply_map(table, &m, (const char *) (rec + 1) + sizeof(m));
+        }
+    }
+    if (!images)
+        return;
+    size_t n;
+    struct process **list = process_table_list(table, &n);
+    for (size_t i = 0; i < n; i++)
+        list[i]->images_known = true;
+    free(list);
+}
+
+void rundown_refresh(struct finish *f, struct process_table *table, const struct walk *w)
+{
+    const struct etl_record *rec;
+    uint64_t began = UINT64_MAX;
+    size_t offset = 0, n;
+
+    struct process **list = process_table_list(table, &n);
+    while ((rec = walk_next(w, &offset))) {
+        struct raw_walk_task t;
+        if (rec->registration != RAW_TASK)
+            continue;
+        memcpy(&t, rec + 1, sizeof(t));
+        if (t.stamp < began)
+            began = t.stamp;
+        struct thread *th = thread_find(table, t.task.tid);
+        if (!th || th->start != t.task.start || th->process->tgid != t.task.tgid)
+            continue;
+        th->seen = th->process->seen = true;
+        if (th->process->exec_id != t.task.exec_id)
+            continue;
+        thread_refresh(th, &t.task);
+        if (t.task.tid != t.task.tgid)
+            continue;
+        process_refresh(th->process, &t.task);
+        if (th->process->kernel)
+            process_set_name(th->process, walked_name(&t));
+    }
+    bool lossy = finish_lost(f);
+    for (size_t i = 0; i < n; i++) {
+        struct thread *next;
+        for (struct thread *th = list[i]->threads; th; th = next) {
+            next = th->sibling;
+            if (lossy && !th->seen && th->start < began)
+                thread_remove(table, th);
+            else
+                th->seen = false;
+        }
+        if (lossy && !list[i]->seen && list[i]->start < began)
+            process_remove(table, list[i]);
+        else
+            list[i]->seen = false;
+    }
+    free(list);
+}
+
+static void masks_event(const struct rundown *r, enum etl_row row, const uint32_t masks[8])
+{
+    struct event_context c = {
+        .stamp = r->stamp,
+        .tid = (uint32_t) gettid(),
+        .pid = (uint32_t) getpid(),
+        .only = r->target,
+    };
+    struct etl_EventTrace_Extension e = {.KernelEventVersion = ETL_KERNEL_EVENT_VERSION};
+
+    _Static_assert(offsetof(struct etl_EventTrace_Extension, KernelEventVersion) == 32,
+                   "eight masks");
+    memcpy(&e, masks, 32);
+    events_fixed(r->events, row, &c, &e, sizeof(e));
+}
+
+static void complete_event(struct events *e, struct kernel_target *t, uint64_t stamp)
+{
+    struct event_context c = {.stamp = stamp, .only = t};
+    events_fixed(e, ETL_ROW_EventTrace_RDComplete, &c, NULL, 0);
+}
+
+static const uint32_t no_masks[8];
+
+/* pid 0: one thread a CPU, all of them tid 0, and the kernel. */
+static void describe_idle(const struct rundown *r, const struct event_context *c, bool end)
+{
+    struct process idle = {.name = text_new("Idle", 4)};
+    struct thread th = {.process = &idle};
+
+    idle.unique_key = process_key(r->table, 0, 0, 0);
+    if (!end)
+        events_process(r->events, ETL_ROW_Process_DCStart, c, &idle, 0);
+    for (unsigned cpu = 0; cpu < r->cpus; cpu++) {
+        th.affinity = cpu < 64 ? 1ULL << cpu : 0;
+        (void) snprintf(th.comm, sizeof(th.comm), "swapper/%u", cpu % 10000000u);
+        events_thread(r->events, end ? ETL_ROW_Thread_DCEnd : ETL_ROW_Thread_DCStart, c, &th);
+    }
+    if (end)
+        events_process(r->events, ETL_ROW_Process_DCEnd, c, &idle, 0);
+    events_image_known(r->events, end ? ETL_ROW_Image_DCEnd : ETL_ROW_Image_DCStart, c, 0,
+                       r->kernel->base, r->kernel->size, "vmlinux", &r->kernel->id);
+    text_unref(idle.name);
+}
+
+/* Every process with what belongs to it. The order within a process differs at start and end. */
+static void describe(const struct rundown *r, bool end)
+{
+    struct event_context c = {.stamp = r->stamp, .only = r->target};
+    size_t n;
+
+    describe_idle(r, &c, end);
+    struct process **list = process_table_list(r->table, &n);
+    for (size_t i = 0; i < n; i++) {
+        const struct process *p = list[i];
+        c.tid = c.pid = p->tgid;
+        if (!end)
+            events_process(r->events, ETL_ROW_Process_DCStart, &c, p, EXIT_STATUS_RUNNING);
+        for (const struct thread *th = p->threads; th; th = th->sibling) {
+            c.tid = th->tid;
+            events_thread(r->events, end ? ETL_ROW_Thread_DCEnd : ETL_ROW_Thread_DCStart, &c, th);
+        }
+        c.tid = p->tgid;
+        if (end)
+            events_process(r->events, ETL_ROW_Process_DCEnd, &c, p, EXIT_STATUS_RUNNING);
+        for (size_t k = 0; k < p->n_images; k++)
+            events_image(r->events, end ? ETL_ROW_Image_DCEnd : ETL_ROW_Image_DCStart, &c, p->tgid,
+                         &p->images[k]);
+    }
+    free(list);
+}
+
+void rundown_start(const struct rundown *r)
+{
+    struct session *s = r->target->session;
+
+    masks_event(r, ETL_ROW_EventTrace_EndExtension, no_masks);
+    if (r->sysconfig)
+        sysconfig_emit_network(r->sysconfig, r->events->router, s, r->stamp);
+    masks_event(r, ETL_ROW_EventTrace_Extension, r->target->masks);
+    if (r->sysconfig)
+        sysconfig_emit(r->sysconfig, r->events->router, s, r->stamp);
+    describe(r, false);
+    complete_event(r->events, r->target, r->stamp);
+}
+
+void rundown_update(const struct rundown *r, const uint32_t old[8])
+{
+    uint32_t now[8];
+    bool more = false;
+
+    masks_event(r, ETL_ROW_EventTrace_EndExtension, old);
+    masks_event(r, ETL_ROW_EventTrace_Extension, r->target->masks);
+    /* What was on has been described already. */
+    memcpy(now, r->target->masks, sizeof(now));
+    for (unsigned i = 0; i < 8; i++) {
+        r->target->masks[i] &= ~old[i];
+        more |= r->target->masks[i] != 0;
+    }
+    if (more)
+        describe(r, false);
+    memcpy(r->target->masks, now, sizeof(now));
+    complete_event(r->events, r->target, r->stamp);
+}
+
+void rundown_end(const struct rundown *r)
+{
+    if (r->sysconfig)
+        sysconfig_emit(r->sysconfig, r->events->router, r->target->session, r->stamp);
+    masks_event(r, ETL_ROW_EventTrace_EndExtension, r->target->masks);
+    describe(r, true);
+}
+
+void rundown_finish(struct events *e, struct kernel_target *t, uint64_t stamp)
+{
+    struct rundown r = {.events = e, .target = t, .stamp = stamp};
+
+    masks_event(&r, ETL_ROW_EventTrace_Extension, no_masks);
+    complete_event(e, t, stamp);
+}
+
+/* The build-id among the kernel's own notes. */
+static void read_notes(struct image_identity *id)
+{
+    uint8_t notes[4096];
+    size_t size = 0, at = 0;
+
+    _cleanup_fclose_ FILE *f = fopen("/sys/kernel/notes", "re");
+    if (f)
+        size = fread(notes, 1, sizeof(notes), f);
+    while (size - at >= 12) {
+        uint32_t h[3]; /* name size, descriptor size, type */
+        memcpy(h, notes + at, sizeof(h));
+        at += sizeof(h);
+        size_t name = ALIGN_UP((size_t) h[0], 4), desc = ALIGN_UP((size_t) h[1], 4);
+        if (name > size - at || desc > size - at - name)
+            return;
+        if (h[2] == 3 /* NT_GNU_BUILD_ID */ && h[0] == 4 && memcmp(notes + at, "GNU", 4) == 0 &&
+            h[1] > 0 && h[1] <= sizeof(id->build_id)) {
+            memcpy(id->build_id, notes + at + name, h[1]);
+            id->build_id_size = h[1];
+            id->known = true;
+            return;
+        }
+        at += name + desc;
+    }
+}
+
+void kernel_image_read(struct kernel_image *ret)
+{
+    char line[512];
+    uint64_t text = 0, end = 0;
+
+    *ret = (struct kernel_image){0};
+    read_notes(&ret->id);
+    _cleanup_fclose_ FILE *f = fopen("/proc/kallsyms", "re");
+    if (!f)
+        return;
+    while ((!text || !end) && fgets(line, sizeof(line), f)) {
+        /* Zeros for those who may not know. */
+        if (strncmp(line, "0000000000000000", 16) == 0)
+            return;
+        if (strstr(line, " _text\n"))
+            text = strtoull(line, NULL, 16);
+        else if (strstr(line, " _end\n"))
+            end = strtoull(line, NULL, 16);
+    }
+    ret->base = text;
+    ret->size = end > text ? end - text : 0;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * etwd's start and end: what needs root first (helper, socket, limits), then the rights it keeps,
+ * then the loop with everything on it; SIGTERM or SIGINT ends all sessions in good order. Main
+ * thread, which becomes the loop's.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "control/listen.h"
+#include "control/server.h"
+#include "image/spawn.h"
+#include "io/loop.h"
+#include "io/worker.h"
+#include "kernel/logger.h"
+#include "kernel/sysconfig.h"
+#include "options.h"
+#include "privilege.h"
+#include "router/router.h"
+#include "sessions/sessions.h"
+
+#define RUNTIME_DIR_DEFAULT "/run/etwd"
+
+struct daemon {
+    struct options options;
+    char *user; /* name or number */
+    gid_t etw_gid;
+    unsigned cpus, online;
+    struct control_socket socket;
+    int image_fd;
+    struct loop *loop;
+    struct worker *kernel_worker;
+    struct worker *files_worker;
+    struct router *router;
+    struct kernel_logger *kernel;
+    struct sessions *sessions;
+    struct server *server;
+    int signal_fd;
+    struct loop_watch *signal_watch;
+    bool stopping;
+};
+
+/* A line of /etc/passwd, without NSS: nothing that the daemon does may hang on a directory
+ * service. A number is itself. */
+static int user_find(const char *name, uid_t *ret_uid, gid_t *ret_gid)
+{
+    _cleanup_fclose_ FILE *f = fopen("/etc/passwd", "re");
+    if (!f)
+        return -errno;
+    for (struct passwd *p; (p = fgetpwent(f));)
+        if (strcmp(p->pw_name, name) == 0) {
+            *ret_uid = p->pw_uid;
+            *ret_gid = p->pw_gid;
+            return 0;
+        }
+    return -ESRCH;
+}
+
+static gid_t group_find(const char *name)
+{
+    _cleanup_fclose_ FILE *f = fopen("/etc/group", "re");
+    if (!f)
+        return (gid_t) -1;
+    for (struct group *g; (g = fgetgrent(f));)
+        if (strcmp(g->gr_name, name) == 0)
+            return g->gr_gid;
+    return (gid_t) -1;
+}
+
+/* The highest possible processor, plus one: "0-3,8". */
+static unsigned cpus_possible(void)
+{
+    char text[4096];
+    unsigned last = 0;
+    int fd = open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    (void) safe_close(fd);
+    if (n <= 0) {
+        long conf = sysconf(_SC_NPROCESSORS_CONF);
+        return conf > 0 ? (unsigned) conf : 1;
+    }
+    text[n] = '\0';
+    for (const char *p = text; *p;) {
+        char *end;
+        unsigned long v = strtoul(p, &end, 10);
+        if (end == p)
+            break;
+        if (v > last)
+            last = (unsigned) v;
+        p = *end ? end + 1 : end;
+    }
+    return last + 1;
+}
+
+static int cpus_count(struct daemon *d)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    d->cpus = cpus_possible();
+    d->online = online > 0 ? (unsigned) online : 1;
+    if (d->options.cpus == 0)
+        return 0;
+    if (d->options.cpus < d->cpus) {
+        log_error("--cpus %u: this machine has %u, whose events could not be told apart",
+                  d->options.cpus, d->cpus);
+        return -EINVAL;
+    }
+    d->cpus = d->online = d->options.cpus;
+    return 0;
+}
+
+/* Who to become: (uid_t) -1 stays. */
+static int user_choose(struct daemon *d, uid_t *ret_uid, gid_t *ret_gid)
+{
+    const char *name = d->options.user ? d->options.user : "etwd";
+    uid_t uid = (uid_t) -1;
+    gid_t gid = (gid_t) -1;
+    int r = 0;
+
+    if (geteuid() == 0)
+        r = user_find(name, &uid, &gid);
+    else if (d->options.user)
+        r = -EPERM;
+    if (r < 0 && d->options.user) {
+        log_error("--user '%s': %s", name,
+                  r == -ESRCH   ? "no such user in /etc/passwd"
+                  : r == -EPERM ? "only root can become somebody else"
+                                : strerror(-r));
+        return r;
+    }
+    if (r < 0 || geteuid() != 0) {
+        uid = (uid_t) -1;
+        gid = (gid_t) -1;
+    }
+    bool become = uid != (uid_t) -1 && uid != 0;
+    if (asprintf(&d->user, become ? "%s" : "uid %s%u", become ? name : "", (unsigned) geteuid()) <
+        0)
+        return -ENOMEM;
+    *ret_uid = become ? uid : (uid_t) -1;
+    *ret_gid = become ? gid : (gid_t) -1;
+    return 0;
+}
+
+/* etwd-image, while there are still rights to give to it. Without it images have no identity, and
+ * the log and etwctl say so. */
+static void helper_start(struct daemon *d, uid_t uid, gid_t gid)
+{
+    d->image_fd = -1;
+    if (geteuid() != 0)
+        return;
+    const char *dir = getauxval(AT_SECURE) ? NULL : getenv("ETWD_LIBEXEC");
+    _cleanup_free_ char *path = NULL;
+    if (asprintf(&path, "%s/etwd-image", dir && *dir ? dir : ETWD_LIBEXECDIR) < 0)
+        return;
+    pid_t pid;
+    int r = image_helper_spawn(path, uid, gid, &d->image_fd, &pid);
+    if (r < 0) {
+        d->image_fd = -1;
+        log_warning("'%s': failed to start it: %s; images come without build-id", path,
+                    strerror(-r));
+    }
+}
+
+static void stopped(void *userdata)
+{
+    struct daemon *d = userdata;
+    loop_exit(d->loop, 0);
+}
+
+static void signal_ready(int fd, uint32_t revents, void *userdata)
+{
+    struct daemon *d = userdata;
+    struct signalfd_siginfo si;
+
+    while (read(fd, &si, sizeof(si)) == (ssize_t) sizeof(si)) {
+        if (si.ssi_signo == SIGCHLD) {
+            while (waitpid(-1, NULL, WNOHANG) > 0)
+                ;
+            continue;
+        }
+        if (d->stopping)
+            continue; /* no second signal shortens it */
+        d->stopping = true;
+        (void) sd_notify(0, "STOPPING=1\nSTATUS=Finalising sessions");
+        server_stop_listening(d->server);
+        sessions_shutdown(d->sessions, stopped, d);
+    }
+}
+
+static int signals_setup(struct daemon *d)
+{
+    sigset_t set;
+    (void) signal(SIGPIPE, SIG_IGN);
+    (void) signal(SIGXFSZ, SIG_IGN); /* a write beyond a limit is an error code */
+    (void) signal(SIGHUP, SIG_IGN);
+    (void) sigemptyset(&set);
+    (void) sigaddset(&set, SIGTERM);
+    (void) sigaddset(&set, SIGINT);
+    (void) sigaddset(&set, SIGCHLD);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return -errno;
+    d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return d->signal_fd < 0 ? -errno : 0;
+}
+
+/* A descriptor a client, a file a session, one a probe: as many as the system grants. */
+static void limits_raise(void)
+{
+    struct rlimit rl;
+    if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < rl.rlim_max) {
+        rl.rlim_cur = rl.rlim_max;
+        (void) setrlimit(RLIMIT_NOFILE, &rl);
+    }
+}
+
+static int socket_open(struct daemon *d, uid_t uid, gid_t gid)
+{
+    const char *env = getauxval(AT_SECURE) ? NULL : getenv("ETWD_SOCKET");
+    _cleanup_free_ char *path = NULL;
+    const char *why = "out of memory";
+    int r;
+
+    /* A folder named on the command line is meant more than the environment. */
+    if (d->options.runtime_dir || !env || !*env)
+        r = asprintf(&path, "%s/control.sock",
+                     d->options.runtime_dir ? d->options.runtime_dir : RUNTIME_DIR_DEFAULT);
+    else
+        r = asprintf(&path, "%s", env);
+    if (r < 0)
+        return -ENOMEM;
+    r = control_socket_open(path, uid, gid, &d->socket, &why);
+    if (r < 0)
+        log_error("socket '%s': %s: %s", path, why, strerror(-r));
+    return r;
+}
+
+static int loop_setup(struct daemon *d)
+{
+    int r;
+
+    r = loop_new_backend(d->options.conf.io_uring ? LOOP_AUTO : LOOP_EPOLL, &d->loop);
+    if (r < 0) {
+        log_error("event loop: %s", strerror(-r));
+        return r;
+    }
+    log_info("event loop on %s", loop_backend_name(d->loop));
+    if ((r = worker_new(d->loop, "etwd-kernel", &d->kernel_worker)) < 0 ||
+        (r = worker_new(d->loop, "etwd-files", &d->files_worker)) < 0 ||
+        (r = router_new(d->loop, d->options.conf.pass_interval_us * 1000, &d->router)) < 0) {
+        log_error("workers: %s", strerror(-r));
+        return r;
+    }
+    r = kernel_logger_new(d->loop, d->kernel_worker, d->router, &d->options.conf, d->cpus,
+                          d->image_fd, &d->kernel);
+    if (r < 0) {
+        log_error("kernel logger: %s", strerror(-r));
+        return r;
+    }
+    bool image_helper = d->image_fd >= 0;
+    d->image_fd = -1;
+
+    struct sessions_env se = {
+        .loop = d->loop,
+        .files = d->files_worker,
+        .router = d->router,
+        .kernel = d->kernel,
+        .conf = &d->options.conf,
+        .cpus = d->cpus,
+        .online = d->online,
+        .cpu_mhz = sysconfig_cpu_mhz(),
+    };
+    r = sessions_new(&se, &d->sessions);
+    if (r < 0) {
+        log_error("sessions: %s", strerror(-r));
+        return r;
+    }
+    struct server_env ve = {
+        .loop = d->loop,
+        .sessions = d->sessions,
+        .kernel = d->kernel,
+        .conf = &d->options.conf,
+        .etw_gid = d->etw_gid,
+        .cpus = d->cpus,
+        .image_helper = image_helper,
+        .user = d->user,
+    };
+    r = server_new(&ve, d->socket.fd, &d->server);
+    if (r < 0) {
+        log_error("server: %s", strerror(-r));
+        return r;
+    }
+    d->socket.fd = -1;
+    r = loop_watch_new(d->loop, d->signal_fd, POLLIN, signal_ready, d, &d->signal_watch);
+    if (r < 0)
+        log_error("signals: %s", strerror(-r));
+    return r;
+}
+
+static void daemon_done(struct daemon *d)
+{
+    loop_watch_free(d->signal_watch);
+    server_free(d->server);
+    sessions_free(d->sessions);
+    kernel_logger_free(d->kernel);
+    router_free(d->router);
+    worker_free(d->files_worker);
+    worker_free(d->kernel_worker);
+    loop_free(d->loop);
+    (void) safe_close(d->signal_fd);
+    (void) safe_close(d->image_fd);
+    control_socket_close(&d->socket);
+    free(d->user);
+}
+
+static int run(struct daemon *d)
+{
+    uid_t uid;
+    gid_t gid;
+    int r;
+
+    r = cpus_count(d);
+    if (r < 0)
+        return r;
+    r = user_choose(d, &uid, &gid);
+    if (r < 0)
+        return r;
+    d->etw_gid = group_find("etw");
+    /* Before anybody can see us: from the first connection on SIGTERM means a good end. */
+    r = signals_setup(d);
+    if (r < 0) {
+        log_error("signals: %s", strerror(-r));
+        return r;
+    }
+    r = socket_open(d, uid, gid);
+    if (r < 0)
+        return r;
+    limits_raise();
+    helper_start(d, uid, gid);
+    r = privilege_drop(uid, gid);
+    if (r < 0) {
+        log_error("privileges: failed to become %s: %s", d->user, strerror(-r));
+        return r;
+    }
+    r = loop_setup(d);
+    if (r < 0)
+        return r;
+    (void) sd_notify(0, "READY=1\nSTATUS=Serving");
+    r = loop_run(d->loop);
+    if (r < 0)
+        log_error("event loop: %s", strerror(-r));
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    struct daemon d = {.image_fd = -1, .signal_fd = -1, .socket = {.fd = -1, .lock_fd = -1}};
+    int r;
+
+    etw_log_init("etwd", ETW_LOG_NOTICE);
+    r = options_parse(argc, argv, &d.options);
+    if (r != 0)
+        return r > 0 ? EXIT_SUCCESS : 2;
+    if (d.options.verbose)
+        etw_log_init("etwd", ETW_LOG_DEBUG);
+    r = run(&d);
+    daemon_done(&d);
+    return r < 0 ? EXIT_FAILURE : r;
+}

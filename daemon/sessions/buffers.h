@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The buffers of one session: a memfd of room for the maximum, mapped once, taken into use by
+ * ranges. It knows nothing of events and files. Loop thread only.
+ *
+ * A range is faulted in (so that a lack of memory is an error code, not a SIGBUS) and registered
+ * with the loop when its first buffer is taken, and given back when all its buffers have been free
+ * for ETWD_RANGE_IDLE_S. Buffers come from the lowest range that has one, so that the high ones
+ * fall idle.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loop;
+struct buffers;
+
+/* A buffer that is out: who took it keeps its books here. */
+struct buffer {
+    uint8_t *data;
+    int fixed; /* index of the registered range, or -1 */
+    uint32_t events;
+    uint32_t next; /* in its owner's list, or in the list of free ones */
+    uint32_t range;
+    uint16_t flags; /* enum etl_buffer_flags, given at closing */
+    bool out;
+    /* File sink: where it is going, and what became of it. */
+    uint64_t offset;
+    uint64_t ticket;
+    int result;
+};
+
+#define BUFFER_NONE UINT32_MAX
+
+/* maximum >= minimum >= 1. Nothing is faulted in yet. */
+int buffers_new(struct loop *l, uint32_t buffer_bytes, uint32_t minimum, uint32_t maximum,
+                struct buffers **ret);
+struct buffers *buffers_free(struct buffers *b);
+
+/* 0, -ENOBUFS when all are out, -ENOMEM when no memory could be had. */
+int buffers_take(struct buffers *b, uint32_t *ret_index);
+void buffers_give(struct buffers *b, uint32_t index);
+struct buffer *buffers_get(struct buffers *b, uint32_t index);
+
+/* More buffers at most; never fewer. */
+int buffers_set_maximum(struct buffers *b, uint32_t maximum);
+uint32_t buffers_maximum(const struct buffers *b);
+/* As ETW counts: those made so far (the minimum from the start), and how many are not in use. */
+uint32_t buffers_allocated(const struct buffers *b);
+uint32_t buffers_unused(const struct buffers *b);
+/* Bytes faulted in. */
+uint64_t buffers_resident(const struct buffers *b);

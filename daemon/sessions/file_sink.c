@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See file_sink.h. The way of a buffer: queue -> write under way (up to ETWD_SINK_DEPTH) -> written
+ * or failed -> settled, in the order it was put. When a write fails, those under way end, the file
+ * is cut back to its last good buffer, the failed buffers are lost, those written behind them are
+ * written again in their place; then one write at a time tries the same place until one succeeds.
+ */
+#include "file_sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "internal.h"
+#include "io/loop.h"
+#include "io/worker.h"
+
+/* What is rewritten of the first buffer: the totals lie within its first 400 bytes; 4096 suits any
+ * disk's sector. Buffers have at least that. */
+#define HEADER_WRITE 4096u
+#define RESULT_PENDING 1
+
+struct waiter {
+    uint64_t ticket; /* all up to this one are settled */
+    file_sink_fn fn;
+    void *userdata;
+    struct waiter *next;
+};
+
+struct list {
+    uint32_t first, last;
+    uint32_t n;
+};
+
+struct file_sink {
+    struct loop *loop;
+    struct worker *worker;
+    struct session *session;
+    int fd;
+    uint32_t buffer_bytes;
+    bool open;
+    bool closing;
+    bool on_worker; /* a job is under way */
+    struct list queue;
+    struct list flight;
+    uint32_t finished; /* of those in flight */
+    uint32_t failed;
+    int trouble; /* of the last write */
+    uint64_t lost_in_trouble;
+    uint64_t committed;
+    uint64_t next_ticket;
+    struct waiter *waiters;
+    /* The first buffer. */
+    uint8_t *header;
+    uint64_t header_settled; /* what the header under way, or the last, tells of */
+    bool header_busy;
+    bool header_dirty;
+    bool header_final;
+    struct loop_timer *header_timer;
+    bool header_timer_armed;
+    file_sink_fn fn; /* of open or close */
+    void *userdata;
+    /* For the job. */
+    int job_result;
+    bool job_direct;
+    bool job_fresh;
+};
+
+static void pump(struct file_sink *f);
+static void header_write(struct file_sink *f);
+static void header_fired(void *userdata);
+
+int file_sink_new(struct loop *l, struct worker *w, struct session *s, int fd,
+                  struct file_sink **ret)
+{
+    int r;
+
+    struct file_sink *f = calloc(1, sizeof(*f));
+    if (!f) {
+        (void) safe_close(fd);
+        return -ENOMEM;
+    }
+    *f = (struct file_sink){
+        .loop = l,
+        .worker = w,
+        .session = s,
+        .fd = fd,
+        .buffer_bytes = s->buffer_bytes,
+        .queue = {BUFFER_NONE, BUFFER_NONE, 0},
+        .flight = {BUFFER_NONE, BUFFER_NONE, 0},
+    };
+    f->header = aligned_alloc(4096, ALIGN_UP((size_t) s->buffer_bytes, (size_t) 4096));
+    if (!f->header) {
+        r = -ENOMEM;
+        goto fail;
+    }
+    r = loop_timer_new(l, header_fired, f, &f->header_timer);
+    if (r < 0)
+        goto fail;
+    *ret = f;
+    return 0;
+
+fail:
+    file_sink_free(f);
+    return r;
+}
+
+struct file_sink *file_sink_free(struct file_sink *f)
+{
+    if (!f)
+        return NULL;
+    loop_timer_free(f->header_timer);
+    while (f->waiters) {
+        struct waiter *w = f->waiters;
+        f->waiters = w->next;
+        free(w);
+    }
+    (void) safe_close(f->fd);
+    free(f->header);
+    free(f);
+    return NULL;
+}
+
+static struct buffer *item(struct file_sink *f, uint32_t index)
+{
+    return buffers_get(f->session->buffers, index);
+}
+
+static void list_put(struct file_sink *f, struct list *l, uint32_t index)
+{
+    item(f, index)->next = BUFFER_NONE;
+    if (l->n++ == 0)
+        l->first = index;
+    else
+        item(f, l->last)->next = index;
+    l->last = index;
+}
+
+static uint32_t list_take(struct file_sink *f, struct list *l)
+{
+    uint32_t index = l->first;
+    l->first = item(f, index)->next;
+    if (--l->n == 0)
+        l->first = l->last = BUFFER_NONE;
+    return index;
+}
+
+int file_sink_trouble(const struct file_sink *f)
+{
+    return f->trouble;
+}
+
+/* All tickets up to this one are in the file or lost: queue and flight are in their order. */
+static uint64_t settled(struct file_sink *f)
+{
+    if (f->flight.n > 0)
+        return item(f, f->flight.first)->ticket - 1;
+    if (f->queue.n > 0)
+        return item(f, f->queue.first)->ticket - 1;
+    return f->next_ticket;
+}
+
+/* The header. */
+
+static void totals_now(const struct file_sink *f, struct etl_logfile_totals *ret)
+{
+    const struct session *s = f->session;
+    *ret = (struct etl_logfile_totals){
+        .end_time = f->header_final ? etw_filetime_now() : 0,
+        .buffers_written = (uint32_t) (f->committed / f->buffer_bytes),
+        .events_lost = session_events_lost(s),
+        .buffers_lost = s->counters.log_buffers_lost,
+    };
+}
+
+static void close_run(void *userdata)
+{
+    struct file_sink *f = userdata;
+    /* A write error that the page cache kept to itself shows here. */
+    f->job_result = fsync(f->fd) < 0 ? -errno : 0;
+    f->fd = safe_close(f->fd);
+}
+
+static void close_done(void *userdata)
+{
+    struct file_sink *f = userdata;
+    f->on_worker = false;
+    f->fn(f->job_result, f->userdata);
+}
+
+/* Tells those whose buffers are settled, and the header in the file knows of it. */
+static void waiters_run(struct file_sink *f, int result)
+{
+    struct waiter *ready = NULL, **tail = &ready;
+    for (struct waiter **p = &f->waiters; *p;) {
+        struct waiter *w = *p;
+        if (w->ticket <= f->header_settled) {
+            *p = w->next;
+            w->next = NULL;
+            *tail = w;
+            tail = &w->next;
+        } else
+            p = &w->next;
+    }
+    while (ready) {
+        struct waiter *w = ready;
+        ready = w->next;
+        w->fn(result, w->userdata);
+        free(w);
+    }
+}
+
+static void header_written(int result, void *userdata)
+{
+    struct file_sink *f = userdata;
+    f->header_busy = false;
+    if (f->header_dirty) {
+        header_write(f);
+        return;
+    }
+    waiters_run(f, result);
+    if (f->header_final) {
+        if (result < 0)
+            log_warning("session '%s': file '%s': the final header could not be written: %s",
+                        f->session->properties.name, f->session->properties.log_file,
+                        strerror(-result));
+        f->on_worker = true;
+        if (worker_submit(f->worker, close_run, close_done, f) < 0) {
+            close_run(f);
+            close_done(f);
+        }
+        return;
+    }
+    pump(f);
+}
+
+static void header_write(struct file_sink *f)
+{
+    struct etl_logfile_totals totals;
+    int r;
+
+    if (f->header_busy) {
+        f->header_dirty = true;
+        return;
+    }
+    loop_timer_disarm(f->header_timer);
+    f->header_timer_armed = false;
+    f->header_dirty = false;
+    totals_now(f, &totals);
+    f->header_settled = settled(f);
+    etl_logfile_buffer_update(f->header, &totals);
+    f->header_busy = true;
+    r = loop_write(f->loop, f->fd, f->header, HEADER_WRITE, 0, -1, header_written, f);
+    if (r < 0)
+        header_written(r, f);
+}
+
+static void header_fired(void *userdata)
+{
+    struct file_sink *f = userdata;
+    f->header_timer_armed = false;
+    header_write(f);
+}
+
+static void header_soon(struct file_sink *f)
+{
+    if (f->header_timer_armed || f->header_final)
+        return;
+    uint64_t when = etw_clock_boottime() + ETWD_HEADER_INTERVAL_MS * 1000000ULL;
+    f->header_timer_armed = loop_timer_arm(f->header_timer, when) == 0;
+}
+
+/* Whether a waiter has all it waits for but the header. */
+static bool waiter_ready(struct file_sink *f)
+{
+    uint64_t upto = settled(f);
+    for (const struct waiter *w = f->waiters; w; w = w->next)
+        if (w->ticket <= upto)
+            return true;
+    return false;
+}
+
+/* Buffers. */
+
+static void settle(struct file_sink *f, uint32_t index, bool lost)
+{
+    if (!lost)
+        f->committed += f->buffer_bytes;
+    session_buffer_done(f->session, index, lost);
+}
+
+static void trouble_begins(struct file_sink *f, int result)
+{
+    if (f->trouble == 0) {
+        log_warning("session '%s': file '%s': failed to write: %s; its events are lost until "
+                    "there is room again",
+                    f->session->properties.name, f->session->properties.log_file,
+                    strerror(-result));
+        f->lost_in_trouble = 0;
+    }
+    f->trouble = result;
+}
+
+static void trouble_ends(struct file_sink *f)
+{
+    if (f->trouble == 0)
+        return;
+    f->trouble = 0;
+    log_notice("session '%s': file '%s': writing goes on, %llu buffers were lost",
+               f->session->properties.name, f->session->properties.log_file,
+               (unsigned long long) f->lost_in_trouble);
+}
+
+static void cut_run(void *userdata)
+{
+    struct file_sink *f = userdata;
+    f->job_result = ftruncate(f->fd, (off_t) f->committed) < 0 ? -errno : 0;
+}
+
+/* The file ends at its last good buffer again. What failed is lost, the rest goes round again. */
+static void cut_done(void *userdata)
+{
+    struct file_sink *f = userdata;
+    f->on_worker = false;
+    if (f->job_result < 0)
+        log_warning("session '%s': file '%s': failed to cut it back after a failed write: %s",
+                    f->session->properties.name, f->session->properties.log_file,
+                    strerror(-f->job_result));
+    struct list again = {BUFFER_NONE, BUFFER_NONE, 0};
+    while (f->flight.n > 0) {
+        uint32_t index = list_take(f, &f->flight);
+        if (item(f, index)->result < 0) {
+            f->lost_in_trouble++;
+            settle(f, index, true);
+        } else
+            list_put(f, &again, index);
+    }
+    while (f->queue.n > 0)
+        list_put(f, &again, list_take(f, &f->queue));
+    f->queue = again;
+    f->finished = f->failed = 0;
+    header_soon(f);
+    pump(f);
+}
+
+static void buffer_written(int result, struct file_sink *f)
+{
+    f->finished++;
+    if (result < 0) {
+        f->failed++;
+        trouble_begins(f, result);
+    } else if (f->failed == 0)
+        trouble_ends(f);
+
+    /* In order, up to the first that is under way or failed. */
+    while (f->flight.n > 0 && item(f, f->flight.first)->result == 0) {
+        settle(f, list_take(f, &f->flight), false);
+        f->finished--;
+    }
+    if (f->failed > 0 && f->finished == f->flight.n) {
+        f->on_worker = true;
+        if (worker_submit(f->worker, cut_run, cut_done, f) < 0) {
+            cut_run(f); /* without memory: here, rather than a gap in the file */
+            cut_done(f);
+        }
+        return;
+    }
+    header_soon(f);
+    pump(f);
+}
+
+struct flight_note {
+    struct file_sink *sink;
+    uint32_t index;
+};
+
+static void write_done(int result, void *userdata)
+{
+    struct flight_note note = *(struct flight_note *) userdata;
+    free(userdata);
+    item(note.sink, note.index)->result = result;
+    buffer_written(result, note.sink);
+}
+
+/* Starts what may be started: writes, then the header for those who wait, then the end. */
+static void pump(struct file_sink *f)
+{
+    int r;
+
+    if (!f->open || f->on_worker || f->failed > 0)
+        return;
+    uint32_t depth = f->trouble ? 1 : ETWD_SINK_DEPTH;
+    while (f->queue.n > 0 && f->flight.n < depth) {
+        uint32_t index = list_take(f, &f->queue);
+        struct buffer *b = item(f, index);
+        b->offset = f->committed + (uint64_t) f->flight.n * f->buffer_bytes;
+        b->result = RESULT_PENDING;
+        list_put(f, &f->flight, index);
+        struct flight_note *note = malloc(sizeof(*note));
+        r = note ? 0 : -ENOMEM;
+        if (note) {
+            *note = (struct flight_note){.sink = f, .index = index};
+            r = loop_write(f->loop, f->fd, b->data, f->buffer_bytes, b->offset, b->fixed,
+                           write_done, note);
+        }
+        if (r < 0) {
+            free(note);
+            b->result = r;
+            buffer_written(r, f);
+            return;
+        }
+    }
+    if (f->flight.n > 0 || f->queue.n > 0) {
+        if (waiter_ready(f))
+            header_write(f);
+        return;
+    }
+    if (f->closing && !f->header_final) {
+        f->header_final = true;
+        header_write(f);
+    } else if (waiter_ready(f))
+        header_write(f);
+}
+
+void file_sink_put(struct file_sink *f, uint32_t index)
+{
+    item(f, index)->ticket = ++f->next_ticket;
+    list_put(f, &f->queue, index);
+    pump(f);
+}
+
+int file_sink_sync(struct file_sink *f, file_sink_fn fn, void *userdata)
+{
+    struct waiter *w = malloc(sizeof(*w));
+    if (!w)
+        return -ENOMEM;
+    *w = (struct waiter){.ticket = f->next_ticket, .fn = fn, .userdata = userdata};
+    struct waiter **p = &f->waiters;
+    while (*p)
+        p = &(*p)->next;
+    *p = w;
+    pump(f);
+    return 0;
+}
+
+int file_sink_close(struct file_sink *f, file_sink_fn fn, void *userdata)
+{
+    f->closing = true;
+    f->fn = fn;
+    f->userdata = userdata;
+    pump(f);
+    return 0;
+}
+
+/* Opening: on the worker, since truncating and the first write may wait for the disk. */
+
+static int write_all(int fd, const uint8_t *data, size_t len)
+{
+    size_t done = 0;
+    while (done < len) {
+        ssize_t n = pwrite(fd, data + done, len - done, (off_t) done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        done += (size_t) n;
+    }
+    return 0;
+}
+
+static void open_run(void *userdata)
+{
+    struct file_sink *f = userdata;
+    if (ftruncate(f->fd, 0) < 0) {
+        f->job_result = -errno;
+        return;
+    }
+    f->job_result = write_all(f->fd, f->header, f->buffer_bytes);
+    if (f->job_result < 0) {
+        (void) ftruncate(f->fd, 0);
+        return;
+    }
+    if (!f->job_direct)
+        return;
+    /* Ours alone: only after the first write, and only where sizes suit every disk. */
+    int flags = fcntl(f->fd, F_GETFL);
+    if (flags >= 0 && fcntl(f->fd, F_SETFL, flags | O_DIRECT) == 0) {
+        ssize_t n = pwrite(f->fd, f->header, HEADER_WRITE, 0);
+        if (n != HEADER_WRITE) /* accepted, but it does not work here */
+            (void) fcntl(f->fd, F_SETFL, flags);
+    }
+}
+
+static void open_done(void *userdata)
+{
+    struct file_sink *f = userdata;
+    f->on_worker = false;
+    int r = f->job_result;
+    if (r == 0) {
+        f->open = true;
+        f->committed = f->buffer_bytes;
+        f->session->counters.buffers_written = 1;
+    }
+    f->fn(r, f->userdata);
+    if (r == 0)
+        pump(f);
+}
+
+int file_sink_open(struct file_sink *f, const struct etl_logfile_params *p, bool direct,
+                   file_sink_fn fn, void *userdata)
+{
+    struct etl_logfile_totals totals = {.buffers_written = 1};
+    int r;
+
+    r = etl_logfile_buffer_put(f->header, p, &totals);
+    if (r < 0)
+        return r;
+    f->fn = fn;
+    f->userdata = userdata;
+    f->job_direct = direct && f->buffer_bytes % HEADER_WRITE == 0;
+    f->on_worker = true;
+    r = worker_submit(f->worker, open_run, open_done, f);
+    if (r < 0)
+        f->on_worker = false;
+    return r;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of sessions: finding, counting, flushing, changing. Starting and stopping have their
+ * own files. Loop thread only.
+ */
+#include "sessions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/winerror.h"
+#include "etwd_events.h"
+#include "file_sink.h"
+#include "io/loop.h"
+#include "kernel/logger.h"
+#include "names.h"
+#include "table.h"
+
+int sessions_new(const struct sessions_env *env, struct sessions **ret)
+{
+    int r;
+
+    struct sessions *ss = calloc(1, sizeof(*ss));
+    if (!ss)
+        return -ENOMEM;
+    ss->env = *env;
+    ss->next_generation = 1;
+    r = etwd_events_new(ss, &ss->events);
+    if (r < 0) {
+        free(ss);
+        return r;
+    }
+    *ret = ss;
+    return 0;
+}
+
+struct sessions *sessions_free(struct sessions *ss)
+{
+    if (!ss)
+        return NULL;
+    etwd_events_free(ss->events);
+    while (ss->first) {
+        struct session *s = ss->first;
+        ss->first = s->next;
+        session_free(s);
+    }
+    free(ss);
+    return NULL;
+}
+
+void refuse_errno(struct refusal *f, int r, const char *what)
+{
+    (void) refuse(f, etw_winerror_from_errno(r), "%s: %s", what, strerror(-r));
+}
+
+/* The table, in the order of ids. */
+
+int table_insert(struct sessions *ss, struct session *s)
+{
+    struct session **p = &ss->first;
+    if (s->kernel) {
+        s->id = ETW_KERNEL_LOGGER_ID;
+        while (*p)
+            p = &(*p)->next;
+    } else {
+        uint32_t id = ETW_FIRST_LOGGER_ID;
+        for (; *p && (*p)->id == id; p = &(*p)->next)
+            id++;
+        if (id >= ETW_KERNEL_LOGGER_ID)
+            return -ENOSPC;
+        s->id = (uint16_t) id;
+    }
+    s->next = *p;
+    *p = s;
+    s->generation = ss->next_generation++;
+    ss->count++;
+    return 0;
+}
+
+void table_remove(struct sessions *ss, struct session *s)
+{
+    for (struct session **p = &ss->first; *p; p = &(*p)->next) {
+        if (*p != s)
+            continue;
+        *p = s->next;
+        ss->count--;
+        break;
+    }
+    session_free(s);
+    if (ss->count > 0)
+        return;
+    etwd_events_watch(ss->events, 0);
+    if (ss->shutting_down && ss->shutdown_done) {
+        void (*done)(void *) = ss->shutdown_done;
+        ss->shutdown_done = NULL;
+        done(ss->shutdown_userdata);
+    }
+}
+
+unsigned sessions_count(const struct sessions *ss)
+{
+    return ss->count;
+}
+
+struct session *sessions_find_name(struct sessions *ss, const char *name)
+{
+    _cleanup_free_ char *folded = session_name_fold(name);
+    if (!folded)
+        return NULL;
+    for (struct session *s = ss->first; s; s = s->next)
+        if (s->state != SESSION_STARTING && strcmp(s->folded_name, folded) == 0)
+            return s;
+    return NULL;
+}
+
+struct session *sessions_find_handle(struct sessions *ss, uint64_t handle)
+{
+    uint16_t id = (uint16_t) handle;
+    uint64_t generation = handle >> 16;
+    for (struct session *s = ss->first; s; s = s->next)
+        if (s->state != SESSION_STARTING && s->id == id)
+            return generation == 0 || generation == s->generation ? s : NULL;
+    return NULL;
+}
+
+struct session *sessions_next(struct sessions *ss, uint32_t after_id)
+{
+    for (struct session *s = ss->first; s; s = s->next)
+        if (s->state != SESSION_STARTING && s->id > after_id)
+            return s;
+    return NULL;
+}
+
+void sessions_refresh(struct sessions *ss)
+{
+    for (struct session *s = ss->first; s; s = s->next)
+        if (s->kernel_tracing) {
+            kernel_logger_sync_losses(ss->env.kernel);
+            return;
+        }
+}
+
+bool session_is_kernel(const struct session *s)
+{
+    return s->kernel;
+}
+
+bool session_is_bound(const struct session *s)
+{
+    return s->bound;
+}
+
+uint32_t session_owner_uid(const struct session *s)
+{
+    return s->owner_uid;
+}
+
+uint32_t session_owner_pid(const struct session *s)
+{
+    return s->owner_pid;
+}
+
+uint64_t session_start_filetime(const struct session *s)
+{
+    return s->start_filetime;
+}
+
+uint32_t session_buffers(const struct session *s)
+{
+    return s->buffers ? buffers_allocated(s->buffers) : 0;
+}
+
+uint32_t session_buffers_free(const struct session *s)
+{
+    return s->buffers ? buffers_unused(s->buffers) : 0;
+}
+
+/* FLUSH: what was stamped before this moment, then the partial buffers, then the header. The
+ * session may end meanwhile, so it is found anew by its handle. */
+
+struct flush_op {
+    struct sessions *sessions;
+    uint64_t handle;
+    sessions_fn fn;
+    void *userdata;
+};
+
+static void not_running(sessions_fn fn, void *userdata)
+{
+    struct refusal refusal;
+    (void) refuse(&refusal, ETW_ERROR_WMI_INSTANCE_NOT_FOUND, "the session is not running");
+    fn(&refusal, NULL, userdata);
+}
+
+static void flush_done(struct flush_op *op, int result)
+{
+    struct refusal refusal;
+    struct session *s = sessions_find_handle(op->sessions, op->handle);
+    if (!s)
+        not_running(op->fn, op->userdata);
+    else if (result < 0) {
+        refuse_errno(&refusal, result, "the log file could not be written");
+        op->fn(&refusal, s, op->userdata);
+    } else
+        op->fn(NULL, s, op->userdata);
+    free(op);
+}
+
+static void flush_written(int result, void *userdata)
+{
+    flush_done(userdata, result);
+}
+
+static void flush_drained(bool complete, void *userdata)
+{
+    struct flush_op *op = userdata;
+    int r;
+
+    struct session *s = sessions_find_handle(op->sessions, op->handle);
+    if (!s || s->state != SESSION_RUNNING) {
+        /* Its end flushes it. */
+        flush_done(op, 0);
+        return;
+    }
+    sessions_refresh(op->sessions);
+    session_flush(s, false);
+    r = file_sink_sync(s->sink, flush_written, op);
+    if (r < 0)
+        flush_done(op, r);
+}
+
+void sessions_flush(struct sessions *ss, struct session *s, sessions_fn fn, void *userdata)
+{
+    struct refusal refusal;
+    int r;
+
+    if (s->state != SESSION_RUNNING) {
+        (void) refuse(&refusal, ETW_ERROR_ACTIVE_CONNECTIONS, "the session is being stopped");
+        fn(&refusal, NULL, userdata);
+        return;
+    }
+    struct flush_op *op = malloc(sizeof(*op));
+    if (!op) {
+        refuse_errno(&refusal, -ENOMEM, "the session could not be flushed");
+        fn(&refusal, NULL, userdata);
+        return;
+    }
+    *op = (struct flush_op){
+        .sessions = ss, .handle = session_handle(s), .fn = fn, .userdata = userdata};
+    if (!s->kernel_tracing) {
+        flush_drained(true, op);
+        return;
+    }
+    r = router_drain(ss->env.router, etw_clock_boottime(), flush_drained, op);
+    if (r < 0)
+        flush_drained(false, op);
+}
+
+/* UPDATE. */
+
+struct update_op {
+    struct sessions *sessions;
+    struct session *session;
+    uint32_t flags, inert_flags;
+    uint32_t masks[8];
+    sessions_fn fn;
+    void *userdata;
+};
+
+static int update_check(struct sessions *ss, const struct session *s,
+                        const struct session_properties *p, struct session_plan *plan,
+                        struct refusal *refusal)
+{
+    if (p->log_file && p->log_file[0]) {
+        if (s->properties.log_file && strcmp(p->log_file, s->properties.log_file) == 0)
+            return refuse(refusal, ETW_ERROR_BAD_PATHNAME,
+                          "the session writes to this log file already");
+        return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
+                      "this etwd does not have changing a running session's log file yet");
+    }
+    if ((p->log_file_mode & ETL_MODE_REAL_TIME) &&
+        !(s->properties.log_file_mode & ETL_MODE_REAL_TIME))
+        return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
+                      "this etwd does not have real-time delivery yet");
+    if (p->maximum_buffers > s->properties.maximum_buffers) {
+        uint64_t limit = (uint64_t) ss->env.conf->max_buffer_memory_mb << 20, used = 0;
+        for (const struct session *o = ss->first; o; o = o->next)
+            if (o->owner_uid == s->owner_uid)
+                used += (uint64_t) o->buffer_bytes *
+                        (o == s ? p->maximum_buffers : o->properties.maximum_buffers);
+        if (used > limit)
+            return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                          "%u buffers: quota of buffer memory of uid %u (MaxBufferMemoryMB=%lu)",
+                          p->maximum_buffers, s->owner_uid, ss->env.conf->max_buffer_memory_mb);
+    }
+    return s->kernel ? session_flags_check(p->enable_flags, true, plan, refusal) : 0;
+}
+
+static void update_done(int result, void *userdata)
+{
+    struct update_op *op = userdata;
+    struct session *s = op->session;
+    struct refusal refusal;
+
+    s->updating = false;
+    if (result == 0) {
+        memcpy(s->masks, op->masks, sizeof(s->masks));
+        s->properties.enable_flags = op->flags;
+        s->inert_flags = op->inert_flags;
+        op->fn(NULL, s, op->userdata);
+    } else {
+        refuse_errno(&refusal, result, "the kernel's events could not be changed");
+        op->fn(&refusal, s, op->userdata);
+    }
+    struct sessions *ss = op->sessions;
+    free(op);
+    session_now_running(ss, s);
+}
+
+void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
+                     sessions_fn fn, void *userdata)
+{
+    struct session_plan plan = {0};
+    struct refusal refusal;
+    int r;
+
+    if (s->state != SESSION_RUNNING || s->stop_wanted) {
+        (void) refuse(&refusal, ETW_ERROR_ACTIVE_CONNECTIONS, "the session is being stopped");
+        fn(&refusal, NULL, userdata);
+        return;
+    }
+    if (s->updating) {
+        (void) refuse(&refusal, ETW_ERROR_BUSY, "another change of the session is under way");
+        fn(&refusal, NULL, userdata);
+        return;
+    }
+    r = update_check(ss, s, p, &plan, &refusal);
+    if (r < 0) {
+        fn(&refusal, NULL, userdata);
+        return;
+    }
+    struct update_op *op = malloc(sizeof(*op));
+    r = op ? 0 : -ENOMEM;
+    if (r == 0 && p->maximum_buffers > s->properties.maximum_buffers)
+        r = buffers_set_maximum(s->buffers, p->maximum_buffers);
+    if (r < 0) {
+        free(op);
+        refuse_errno(&refusal, r, "the session could not be changed");
+        fn(&refusal, NULL, userdata);
+        return;
+    }
+    s->properties.maximum_buffers = buffers_maximum(s->buffers);
+    if (p->flush_timer_s != 0) {
+        bool ms = s->properties.log_file_mode & ETL_MODE_USE_MS_FLUSH_TIMER;
+        s->properties.flush_timer_s =
+            ms && p->flush_timer_s < ETWD_FLUSH_MS_MIN ? ETWD_FLUSH_MS_MIN : p->flush_timer_s;
+        session_set_flush_timer(s);
+    }
+    /* Given: kept; LogFileMode without it ends live delivery. */
+    if (!(p->log_file_mode & ETL_MODE_REAL_TIME))
+        s->properties.log_file_mode &= ~(uint32_t) ETL_MODE_REAL_TIME;
+
+    if (!s->kernel || p->enable_flags == s->properties.enable_flags) {
+        free(op);
+        fn(NULL, s, userdata);
+        return;
+    }
+    *op = (struct update_op){
+        .sessions = ss,
+        .session = s,
+        .flags = p->enable_flags,
+        .inert_flags = plan.inert_flags,
+        .fn = fn,
+        .userdata = userdata,
+    };
+    memcpy(op->masks, plan.masks, sizeof(op->masks));
+    s->updating = true;
+    r = kernel_logger_update(ss->env.kernel, s, op->masks, update_done, op);
+    if (r < 0)
+        update_done(r, op);
+}
+
+void sessions_connection_gone(struct sessions *ss, uint64_t connection)
+{
+    for (struct session *s = ss->first, *next; s; s = next) {
+        next = s->next;
+        if (!s->bound || s->connection != connection)
+            continue;
+        if (s->state == SESSION_RUNNING)
+            sessions_stop(ss, s, NULL, NULL);
+        else
+            s->stop_wanted = true;
+    }
+}
+
+void sessions_shutdown(struct sessions *ss, void (*done)(void *userdata), void *userdata)
+{
+    ss->shutting_down = true;
+    if (ss->count == 0) {
+        done(userdata);
+        return;
+    }
+    ss->shutdown_done = done;
+    ss->shutdown_userdata = userdata;
+    for (struct session *s = ss->first, *next; s; s = next) {
+        next = s->next;
+        if (s->state == SESSION_RUNNING)
+            sessions_stop(ss, s, NULL, NULL);
+        else
+            s->stop_wanted = true;
+    }
+}

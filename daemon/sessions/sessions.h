@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All sessions: how they come, are found, changed and go. Rights are the caller's business
+ * (control/policy.h), but for those that depend on what a start asks for. Loop thread only.
+ *
+ * Answers come once, possibly before the call returns. A session is visible to look-ups from the
+ * moment it runs until its file is closed; its name, GUID and file are taken from the moment its
+ * start began.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "properties.h"
+#include "session.h"
+
+struct kernel_logger;
+struct loop;
+struct router;
+struct sessions;
+struct worker;
+
+struct sessions_env {
+    struct loop *loop;
+    struct worker *files; /* for calls on log files */
+    struct router *router;
+    struct kernel_logger *kernel;
+    const struct etw_conf *conf;
+    unsigned cpus;    /* possible: indexes below it */
+    unsigned online;  /* for the least number of buffers */
+    uint32_t cpu_mhz; /* for the log-file header */
+};
+
+int sessions_new(const struct sessions_env *env, struct sessions **ret);
+struct sessions *sessions_free(struct sessions *ss);
+
+/* NULL refusal: done. The session is valid during the call; NULL where there is none (refused). */
+typedef void (*sessions_fn)(const struct refusal *refusal, const struct session *s, void *userdata);
+
+struct stack_id {
+    struct etw_guid guid;
+    uint32_t type;
+};
+
+struct session_request {
+    struct session_properties properties; /* its strings: taken over */
+    bool kernel_call;                     /* by StartKernelTrace's rules */
+    bool may_kernel;                      /* the caller may see kernel events */
+    bool privileged;                      /* no quota of sessions */
+    bool bound;
+    uint64_t connection;
+    uint32_t uid, pid;
+    int fd; /* the log file, or -1: taken over */
+    const struct stack_id *stacks;
+    size_t n_stacks;
+};
+void sessions_start(struct sessions *ss, struct session_request *req, sessions_fn fn,
+                    void *userdata);
+
+/* fn may be NULL. Refused: not running any more. */
+void sessions_stop(struct sessions *ss, struct session *s, sessions_fn fn, void *userdata);
+/* Puts what happened until now into the file. */
+void sessions_flush(struct sessions *ss, struct session *s, sessions_fn fn, void *userdata);
+/* What ControlTrace UPDATE may change; p is only read. */
+void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
+                     sessions_fn fn, void *userdata);
+/* Reads the kernel's loss counters into the sessions'; before their state is told. */
+void sessions_refresh(struct sessions *ss);
+
+/* Running or being stopped. NULL: none. */
+struct session *sessions_find_name(struct sessions *ss, const char *name);
+struct session *sessions_find_handle(struct sessions *ss, uint64_t handle);
+/* The one with the next higher id. */
+struct session *sessions_next(struct sessions *ss, uint32_t after_id);
+unsigned sessions_count(const struct sessions *ss);
+
+/* Sessions bound to it end. */
+void sessions_connection_gone(struct sessions *ss, uint64_t connection);
+/* No more starts; all end; done once none is left. */
+void sessions_shutdown(struct sessions *ss, void (*done)(void *userdata), void *userdata);
+
+/* For messages about a session. */
+bool session_is_kernel(const struct session *s);
+bool session_is_bound(const struct session *s);
+uint32_t session_owner_uid(const struct session *s);
+uint32_t session_owner_pid(const struct session *s);
+uint64_t session_start_filetime(const struct session *s);
+uint32_t session_buffers(const struct session *s);
+uint32_t session_buffers_free(const struct session *s);

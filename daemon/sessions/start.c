@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Starting a session: checks and the table; the descriptor's checks on the worker; buffers; the
+ * kernel's probes; the file's first buffer on the worker. The file is touched last, so that a start
+ * that fails leaves it as it was; whatever fails takes back all that came before. Loop thread only.
+ */
+#include "sessions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/utf16.h"
+#include "base/winerror.h"
+#include "etwd_events.h"
+#include "file_sink.h"
+#include "io/files.h"
+#include "io/worker.h"
+#include "kernel/logger.h"
+#include "names.h"
+#include "table.h"
+
+/* EVENT_TRACE_FLAG_NO_SYSCONFIG */
+#define FLAG_NO_SYSCONFIG 0x10000000u
+
+struct start_op {
+    struct sessions *sessions;
+    struct session *session;
+    struct session_plan plan;
+    int fd;
+    sessions_fn fn;
+    void *userdata;
+    uint16_t *name16, *file16;
+    /* Of the worker's check. */
+    int check_result;
+    const char *check_why;
+    struct file_facts facts;
+    /* Why it ends, while the kernel's probes are taken back. */
+    struct refusal refusal;
+};
+
+static struct start_op *start_op_free(struct start_op *op)
+{
+    if (!op)
+        return NULL;
+    (void) safe_close(op->fd);
+    free(op->name16);
+    free(op->file16);
+    free(op);
+    return NULL;
+}
+
+static void start_fail(struct start_op *op)
+{
+    op->fn(&op->refusal, NULL, op->userdata);
+    if (op->session)
+        table_remove(op->sessions, op->session);
+    start_op_free(op);
+}
+
+static void start_fail_errno(struct start_op *op, int r, const char *what)
+{
+    refuse_errno(&op->refusal, r, what);
+    start_fail(op);
+}
+
+/* The names, numbers and memory that it wants are free. */
+static int room_check(struct sessions *ss, const struct session_request *req,
+                      const struct session_plan *plan, const char *folded, struct refusal *refusal)
+{
+    const struct etw_conf *conf = ss->env.conf;
+    const struct session_properties *p = &req->properties;
+    uint64_t memory = (uint64_t) p->maximum_buffers * p->buffer_size_kb * 1024;
+    unsigned own = 0;
+
+    if (ss->shutting_down)
+        return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES, "etwd is shutting down");
+    for (const struct session *s = ss->first; s; s = s->next) {
+        if (strcmp(s->folded_name, folded) == 0 || etw_guid_equal(&s->properties.guid, &p->guid))
+            return refuse(refusal, ETW_ERROR_ALREADY_EXISTS,
+                          "session '%.200s' exists already, started by uid %u, pid %u",
+                          s->properties.name, s->owner_uid, s->owner_pid);
+        if (s->owner_uid != req->uid)
+            continue;
+        own++;
+        if (__builtin_add_overflow(
+                memory, (uint64_t) s->buffer_bytes * s->properties.maximum_buffers, &memory))
+            memory = UINT64_MAX;
+    }
+    if (ss->count >= conf->max_sessions)
+        return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                      "%u sessions run, which is the limit (MaxSessions=%lu)", ss->count,
+                      conf->max_sessions);
+    if (!req->privileged && own >= conf->max_sessions_per_user)
+        return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                      "quota of sessions of uid %u (MaxSessionsPerUser=%lu)", req->uid,
+                      conf->max_sessions_per_user);
+    if (memory > (uint64_t) conf->max_buffer_memory_mb << 20)
+        return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                      "%u buffers of %u KiB: quota of buffer memory of uid %u "
+                      "(MaxBufferMemoryMB=%lu)",
+                      p->maximum_buffers, p->buffer_size_kb, req->uid, conf->max_buffer_memory_mb);
+    if (plan->kernel) {
+        const char *why;
+        if (!ss->env.kernel || !kernel_logger_available(ss->env.kernel, &why))
+            return refuse(refusal, ETW_ERROR_NOT_SUPPORTED, "the kernel's events cannot be had: %s",
+                          ss->env.kernel ? why : "the kernel logger could not be set up");
+    }
+    return 0;
+}
+
+static void start_unwound(int result, void *userdata)
+{
+    struct start_op *op = userdata;
+    op->session->kernel_tracing = false;
+    start_fail(op);
+}
+
+/* Fails when the probes may be attached: they go first. */
+static void start_unwind(struct start_op *op, int r, const char *what)
+{
+    struct session *s = op->session;
+    refuse_errno(&op->refusal, r, what);
+    if (!s->kernel_tracing) {
+        start_fail(op);
+        return;
+    }
+    r = kernel_logger_stop(op->sessions->env.kernel, s, start_unwound, op);
+    if (r < 0)
+        start_unwound(r, op);
+}
+
+static void start_opened(int result, void *userdata)
+{
+    struct start_op *op = userdata;
+    struct session *s = op->session;
+    struct sessions *ss = op->sessions;
+
+    if (result < 0) {
+        start_unwind(op, result, "the log file could not be written");
+        return;
+    }
+    s->state = SESSION_RUNNING;
+    etwd_events_watch(ss->events, 1);
+    op->fn(NULL, s, op->userdata);
+    start_op_free(op);
+    session_now_running(ss, s);
+}
+
+static void start_attached(int result, void *userdata)
+{
+    struct start_op *op = userdata;
+    struct session *s = op->session;
+    struct sessions *ss = op->sessions;
+    int r;
+
+    if (result < 0) {
+        s->kernel_tracing = false;
+        start_fail_errno(op, result, "the kernel's probes could not be attached");
+        return;
+    }
+    uint64_t wall = etw_clock_ns(CLOCK_REALTIME), since_boot = etw_clock_boottime();
+    struct etl_logfile_params lf = {
+        .buffer_size = s->buffer_bytes,
+        .processors = ss->env.cpus,
+        .maximum_file_size = s->properties.maximum_file_size,
+        .log_file_mode = s->properties.log_file_mode,
+        .boot_time = etw_filetime_from_unix_ns(wall - since_boot),
+        .start_time = s->start_filetime,
+        .start_raw = s->start_raw,
+        .frequency = ETW_NSEC_PER_SEC,
+        .clock_type = s->properties.clock,
+        .cpu_mhz = ss->env.cpu_mhz,
+        .tid = s->owner_pid,
+        .pid = s->owner_pid,
+        .logger_id = s->id,
+        .bias_minutes = s->properties.bias_minutes,
+        .kernel = s->kernel,
+        .logger_name = op->name16,
+        .log_file_name = op->file16,
+    };
+    r = file_sink_open(s->sink, &lf, ss->env.conf->direct_io, start_opened, op);
+    if (r < 0)
+        start_unwind(op, r, "the log file could not be begun");
+}
+
+static int file_facts_check(struct start_op *op)
+{
+    struct session *s = op->session;
+    if (op->check_result < 0)
+        return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME, "log file '%.200s': %s",
+                      s->properties.log_file, op->check_why);
+    for (const struct session *o = op->sessions->first; o; o = o->next)
+        if (o->has_file && o->file_dev == op->facts.dev && o->file_ino == op->facts.ino)
+            return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME,
+                          "log file '%.200s' is in use by session '%.200s'", s->properties.log_file,
+                          o->properties.name);
+    /* What is in the file now is about to be free. */
+    uint64_t room;
+    if (__builtin_add_overflow(op->facts.free_bytes, op->facts.size, &room))
+        room = UINT64_MAX;
+    if (op->plan.file_bytes_max > room)
+        return refuse(&op->refusal, ETW_ERROR_DISK_FULL,
+                      "log file '%.200s': MaximumFileSize is %llu bytes, and %llu are free",
+                      s->properties.log_file, (unsigned long long) op->plan.file_bytes_max,
+                      (unsigned long long) room);
+    return 0;
+}
+
+static void check_run(void *userdata)
+{
+    struct start_op *op = userdata;
+    op->check_result = file_check(op->fd, &op->facts, &op->check_why);
+}
+
+static void check_done(void *userdata)
+{
+    struct start_op *op = userdata;
+    struct session *s = op->session;
+    struct sessions *ss = op->sessions;
+    int r;
+
+    if (file_facts_check(op) < 0) {
+        start_fail(op);
+        return;
+    }
+    s->file_dev = op->facts.dev;
+    s->file_ino = op->facts.ino;
+    s->has_file = true;
+    if (op->plan.file_bytes_max)
+        s->data_buffers_max = op->plan.file_bytes_max / s->buffer_bytes - 1;
+
+    r = buffers_new(ss->env.loop, s->buffer_bytes, s->properties.minimum_buffers,
+                    s->properties.maximum_buffers, &s->buffers);
+    if (r < 0) {
+        start_fail_errno(op, r, "no memory for the session's buffers");
+        return;
+    }
+    r = file_sink_new(ss->env.loop, ss->env.files, s, take_fd(&op->fd), &s->sink);
+    if (r < 0) {
+        start_fail_errno(op, r, "no memory for the session's log file");
+        return;
+    }
+    s->start_raw = etw_clock_boottime();
+    s->start_filetime = etw_filetime_now();
+    etwd_events_begin(ss->events, s);
+    if (!s->kernel) {
+        start_attached(0, op);
+        return;
+    }
+    s->kernel_tracing = true;
+    r = kernel_logger_start(ss->env.kernel, s, s->masks,
+                            !(s->properties.enable_flags & FLAG_NO_SYSCONFIG), start_attached, op);
+    if (r < 0)
+        start_attached(r, op);
+}
+
+static void full(struct session *s);
+
+void sessions_start(struct sessions *ss, struct session_request *req, sessions_fn fn,
+                    void *userdata)
+{
+    struct start_op *op = calloc(1, sizeof(*op));
+    struct refusal none;
+    int r;
+
+    if (!op) {
+        refuse_errno(&none, -ENOMEM, "the session could not be started");
+        fn(&none, NULL, userdata);
+        (void) safe_close(req->fd);
+        session_properties_clear(&req->properties);
+        return;
+    }
+    *op = (struct start_op){.sessions = ss, .fd = req->fd, .fn = fn, .userdata = userdata};
+    req->fd = -1;
+
+    _cleanup_free_ char *folded = NULL;
+    r = session_properties_adjust(&req->properties, req->kernel_call, ss->env.online, ss->env.conf,
+                                  &op->plan, &op->refusal);
+    if (r == 0 && op->plan.kernel)
+        for (size_t i = 0; i < req->n_stacks && r == 0; i++)
+            r = session_stack_check(&req->stacks[i].guid, req->stacks[i].type, op->plan.masks,
+                                    &op->refusal);
+    if (r == 0 && op->fd < 0)
+        r = refuse(&op->refusal, ETW_ERROR_INVALID_PARAMETER,
+                   "the request names a log file, but brings no descriptor of it");
+    if (r == 0 && op->plan.kernel && !req->may_kernel)
+        r = refuse(&op->refusal, ETW_ERROR_ACCESS_DENIED,
+                   "access denied: the kernel logger needs root or group 'etw' (usermod -aG etw "
+                   "USER)");
+    if (r == 0) {
+        folded = session_name_fold(req->properties.name);
+        r = folded ? room_check(ss, req, &op->plan, folded, &op->refusal)
+                   : refuse(&op->refusal, ETW_ERROR_NOT_ENOUGH_MEMORY, "etwd is out of memory");
+    }
+    if (r < 0) {
+        session_properties_clear(&req->properties);
+        start_fail(op);
+        return;
+    }
+
+    op->name16 = etw_utf8_dup_utf16(req->properties.name, SIZE_MAX);
+    op->file16 = etw_utf8_dup_utf16(req->properties.log_file, SIZE_MAX);
+    r = op->name16 && op->file16
+            ? session_new(ss->env.loop, &req->properties, ss->env.cpus, &op->session)
+            : -ENOMEM;
+    if (r < 0) {
+        session_properties_clear(&req->properties);
+        start_fail_errno(op, r, "the session could not be started");
+        return;
+    }
+    struct session *s = op->session;
+    s->folded_name = TAKE_PTR(folded);
+    s->kernel = op->plan.kernel;
+    s->inert_flags = op->plan.inert_flags;
+    memcpy(s->masks, op->plan.masks, sizeof(s->masks));
+    s->bound = req->bound;
+    s->connection = req->connection;
+    s->owner_uid = req->uid;
+    s->owner_pid = req->pid;
+    s->full = full;
+    s->table = ss;
+    r = table_insert(ss, s);
+    if (r < 0) {
+        session_free(s);
+        op->session = NULL;
+        start_fail_errno(op, r, "there is no free session number");
+        return;
+    }
+    r = worker_submit(ss->env.files, check_run, check_done, op);
+    if (r < 0)
+        start_fail_errno(op, r, "the session could not be started");
+}
+
+/* The file has its maximum size: the session ends as if somebody had stopped it. */
+static void full(struct session *s)
+{
+    log_info("session '%s': its log file has the maximum size, the session ends",
+             s->properties.name);
+    if (s->state == SESSION_RUNNING)
+        sessions_stop(s->table, s, NULL, NULL);
+    else
+        s->stop_wanted = true;
+}

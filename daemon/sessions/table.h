@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of sessions from inside: shared by sessions.c, start.c, stop.c. Loop thread only.
+ */
+#pragma once
+
+#include "internal.h"
+#include "sessions.h"
+
+struct etwd_events;
+
+struct stop_op {
+    struct sessions *sessions;
+    struct session *session;
+    sessions_fn fn;
+    void *userdata;
+};
+
+struct sessions {
+    struct sessions_env env;
+    struct session *first; /* by id */
+    unsigned count;        /* those starting and stopping included */
+    uint64_t next_generation;
+    struct etwd_events *events;
+    bool shutting_down;
+    void (*shutdown_done)(void *userdata);
+    void *shutdown_userdata;
+};
+
+/* Into the table with a free id; -ENOSPC. */
+int table_insert(struct sessions *ss, struct session *s);
+/* Out of it and freed; ends a shutdown when it was the last. */
+void table_remove(struct sessions *ss, struct session *s);
+/* Begins the end of a session that runs and is not being changed. */
+void stop_begin(struct sessions *ss, struct session *s, struct stop_op *op);
+/* What the start of a session does when it runs: a stop that was wanted meanwhile. */
+void session_now_running(struct sessions *ss, struct session *s);
+
+/* A refusal made of a negative errno. */
+void refuse_errno(struct refusal *f, int r, const char *what);
