@@ -1,0 +1,713 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Controllers and consumers: start, query, update, flush and stop sessions; open and process
+ * traces. Windows: evntrace.h. Link with libetw (pkg-config --cflags --libs libetw).
+ *
+ * For all functions here:
+ *   Any thread may call them, several at once. A controller function speaks to the daemon, etwd,
+ * and waits for its answer. Nothing stays open between calls, so fork(2), setuid(2) and a restarted
+ *   daemon need no care. None of them may be called from a signal handler, nor is a thread inside
+ *   one cancelled. The library writes no messages and never ends the process.
+ *   Functions that return a ULONG return a code of winerror.h and leave a failing one for
+ *   GetLastError() as well.
+ *   The A functions take and give UTF-8, the W functions UTF-16. The plain names are the A
+ *   functions, with UNICODE defined the W ones. Offsets into EVENT_TRACE_PROPERTIES are bytes for
+ *   both.
+ *   The daemon's socket is /run/etwd/control.sock, or what ETWD_SOCKET names (ignored in programs
+ *   that run with more rights than their caller, see secure_getenv(3)).
+ */
+#ifndef ETW_EVNTRACE_H
+#define ETW_EVNTRACE_H
+
+#include "wmistr.h"
+#include "evntprov.h"
+#include "etw_evntrace_constants.h"
+#include "winerror.h"
+
+#ifndef WMIAPI
+#define WMIAPI
+#endif
+
+ETW_BEGIN_DECLS
+
+/* Sessions, the log-file header and event classes. Defined in libetw. */
+ETW_API extern const GUID EventTraceGuid;           /* log-file header events */
+ETW_API extern const GUID SystemTraceControlGuid;   /* the kernel logger */
+ETW_API extern const GUID EventTraceConfigGuid;     /* SystemConfig events */
+ETW_API extern const GUID DefaultTraceSecurityGuid; /* rights that hold where none are set */
+ETW_API extern const GUID AlpcGuid;
+ETW_API extern const GUID DiskIoGuid;
+ETW_API extern const GUID FileIoGuid;
+ETW_API extern const GUID ImageLoadGuid;
+ETW_API extern const GUID PageFaultGuid;
+ETW_API extern const GUID PerfInfoGuid;
+ETW_API extern const GUID ProcessGuid;
+ETW_API extern const GUID RegistryGuid;
+ETW_API extern const GUID SplitIoGuid;
+ETW_API extern const GUID TcpIpGuid;
+ETW_API extern const GUID ThreadGuid;
+ETW_API extern const GUID UdpIpGuid;
+
+/* A session's handle, or an opened trace's. Handles of sessions are valid in every process. */
+typedef ULONG64 TRACEHANDLE, *PTRACEHANDLE;
+typedef ULONG64 CONTROLTRACE_ID, *PCONTROLTRACE_ID;
+typedef ULONG64 PROCESSTRACE_HANDLE, *PPROCESSTRACE_HANDLE;
+
+/* What OpenTrace returns when it fails. A failed StartTrace gives 0 instead. */
+#define INVALID_PROCESSTRACE_HANDLE ((TRACEHANDLE) (ULONG_PTR) INVALID_HANDLE_VALUE)
+
+/* 120 bytes, followed by the names in the same allocation.
+ *
+ * Wnode.BufferSize is the size of the whole allocation in bytes. LoggerNameOffset and
+ * LogFileNameOffset are where the names are or go, in bytes from the start of the structure; 0: not
+ * there. Room for a name ends where the other name begins, or at the end of the allocation. A name
+ * has at most 1024 characters and a NUL. The caller writes the log file's name; the library writes
+ * the session's. A log file's name that is an empty string counts as none. */
+typedef struct _EVENT_TRACE_PROPERTIES {
+    WNODE_HEADER Wnode;
+    ULONG BufferSize;          /* KB a buffer; 0: the default, 64. 4 to 16384 */
+    ULONG MinimumBuffers;      /* 0: the default; raised to two a processor */
+    ULONG MaximumBuffers;      /* 0: the default; raised to MinimumBuffers */
+    ULONG MaximumFileSize;     /* MB (KB with EVENT_TRACE_USE_KBYTES_FOR_SIZE); 0: no limit */
+    ULONG LogFileMode;         /* EVENT_TRACE_..._MODE */
+    ULONG FlushTimer;          /* seconds; 0: buffers are written when they are full */
+    ULONG EnableFlags;         /* EVENT_TRACE_FLAG_: the kernel logger only */
+    LONG AgeLimit;             /* not used */
+    ULONG NumberOfBuffers;     /* out: buffers allocated now */
+    ULONG FreeBuffers;         /* out: of these, unused */
+    ULONG EventsLost;          /* out: events that were not recorded, for whatever reason */
+    ULONG BuffersWritten;      /* out: the one with the header included */
+    ULONG LogBuffersLost;      /* out: buffers that could not be written to the file */
+    ULONG RealTimeBuffersLost; /* out: buffers that could not be delivered live */
+    HANDLE LoggerThreadId;     /* out */
+    ULONG LogFileNameOffset;
+    ULONG LoggerNameOffset;
+} EVENT_TRACE_PROPERTIES, *PEVENT_TRACE_PROPERTIES;
+
+/* 144 bytes: the same and more, taken when Wnode.Flags has WNODE_FLAG_VERSIONED_PROPERTIES; then
+ * VersionNumber must be 2. Cast to PEVENT_TRACE_PROPERTIES. */
+typedef struct _EVENT_TRACE_PROPERTIES_V2 {
+    WNODE_HEADER Wnode;
+    ULONG BufferSize;
+    ULONG MinimumBuffers;
+    ULONG MaximumBuffers;
+    ULONG MaximumFileSize;
+    ULONG LogFileMode;
+    ULONG FlushTimer;
+    ULONG EnableFlags;
+    __extension__ union {
+        LONG AgeLimit;
+        LONG FlushThreshold; /* buffers to collect before delivery */
+    };
+    ULONG NumberOfBuffers;
+    ULONG FreeBuffers;
+    ULONG EventsLost;
+    ULONG BuffersWritten;
+    ULONG LogBuffersLost;
+    ULONG RealTimeBuffersLost;
+    HANDLE LoggerThreadId;
+    ULONG LogFileNameOffset;
+    ULONG LoggerNameOffset;
+    __extension__ union {
+        __extension__ struct {
+            ULONG VersionNumber : 8;
+        };
+        ULONG V2Control;
+    };
+    ULONG FilterDescCount; /* filters are not supported yet: ERROR_NOT_SUPPORTED */
+    PEVENT_FILTER_DESCRIPTOR FilterDesc;
+    __extension__ union {
+        __extension__ struct {
+            ULONG Wow : 1;
+            ULONG QpcDeltaTracking : 1;
+            ULONG LargeMdlPages : 1;
+            ULONG ExcludeKernelStack : 1;
+        };
+        ULONG64 V2Options;
+    };
+} EVENT_TRACE_PROPERTIES_V2, *PEVENT_TRACE_PROPERTIES_V2;
+
+/* An event type of a class, for stack tracing. 24 bytes. */
+typedef struct _CLASSIC_EVENT_ID {
+    GUID EventGuid;
+    UCHAR Type;
+    UCHAR Reserved[7];
+} CLASSIC_EVENT_ID, *PCLASSIC_EVENT_ID;
+
+typedef struct _ETW_BUFFER_CONTEXT {
+    __extension__ union {
+        __extension__ struct {
+            UCHAR ProcessorNumber;
+            UCHAR Alignment;
+        };
+        USHORT ProcessorIndex;
+    };
+    USHORT LoggerId;
+} ETW_BUFFER_CONTEXT, *PETW_BUFFER_CONTEXT;
+
+struct etw_event_class {
+    UCHAR Type;
+    UCHAR Level;
+    USHORT Version;
+};
+
+/* 48 bytes: the header of a classic event. */
+typedef struct _EVENT_TRACE_HEADER {
+    USHORT Size;
+    __extension__ union {
+        USHORT FieldTypeFlags;
+        __extension__ struct {
+            UCHAR HeaderType;
+            UCHAR MarkerFlags;
+        };
+    };
+    __extension__ union {
+        ULONG Version;
+        struct etw_event_class Class;
+    };
+    ULONG ThreadId;
+    ULONG ProcessId;
+    LARGE_INTEGER TimeStamp;
+    __extension__ union {
+        GUID Guid;
+        ULONGLONG GuidPtr;
+    };
+    __extension__ union {
+        __extension__ struct {
+            ULONG KernelTime;
+            ULONG UserTime;
+        };
+        ULONG64 ProcessorTime;
+        __extension__ struct {
+            ULONG ClientContext;
+            ULONG Flags;
+        };
+    };
+} EVENT_TRACE_HEADER, *PEVENT_TRACE_HEADER;
+
+/* 56 bytes. */
+typedef struct _EVENT_INSTANCE_HEADER {
+    USHORT Size;
+    __extension__ union {
+        USHORT FieldTypeFlags;
+        __extension__ struct {
+            UCHAR HeaderType;
+            UCHAR MarkerFlags;
+        };
+    };
+    __extension__ union {
+        ULONG Version;
+        struct etw_event_class Class;
+    };
+    ULONG ThreadId;
+    ULONG ProcessId;
+    LARGE_INTEGER TimeStamp;
+    ULONGLONG RegHandle;
+    ULONG InstanceId;
+    ULONG ParentInstanceId;
+    __extension__ union {
+        __extension__ struct {
+            ULONG KernelTime;
+            ULONG UserTime;
+        };
+        ULONG64 ProcessorTime;
+        __extension__ struct {
+            ULONG EventId;
+            ULONG Flags;
+        };
+    };
+    ULONGLONG ParentRegHandle;
+} EVENT_INSTANCE_HEADER, *PEVENT_INSTANCE_HEADER;
+
+typedef struct EVENT_INSTANCE_INFO {
+    HANDLE RegHandle;
+    ULONG InstanceId;
+} EVENT_INSTANCE_INFO, *PEVENT_INSTANCE_INFO;
+
+typedef struct _MOF_FIELD {
+    ULONG64 DataPtr;
+    ULONG Length;
+    ULONG DataType;
+} MOF_FIELD, *PMOF_FIELD;
+
+#define DEFINE_TRACE_MOF_FIELD(M, P, LEN, TYP)                                                     \
+    (M)->DataPtr = (ULONG64) (ULONG_PTR) (P);                                                      \
+    (M)->Length = (ULONG) (LEN);                                                                   \
+    (M)->DataType = (ULONG) (TYP);
+
+struct etw_version_detail {
+    UCHAR MajorVersion;
+    UCHAR MinorVersion;
+    UCHAR SubVersion;
+    UCHAR SubMinorVersion;
+};
+
+/* The members of the log-file header; files of 32-bit and of 64-bit machines differ in the two name
+ * pointers, which mean nothing in a file. */
+#define ETW_TRACE_LOGFILE_HEADER_MEMBERS(name_type)                                                \
+    ULONG BufferSize; /* bytes */                                                                  \
+    __extension__ union {                                                                          \
+        ULONG Version;                                                                             \
+        struct etw_version_detail VersionDetail;                                                   \
+    };                                                                                             \
+    ULONG ProviderVersion; /* build number of the system */                                        \
+    ULONG NumberOfProcessors;                                                                      \
+    LARGE_INTEGER EndTime; /* FILETIME; 0: the trace was not closed */                             \
+    ULONG TimerResolution; /* 100 ns */                                                            \
+    ULONG MaximumFileSize; /* MB */                                                                \
+    ULONG LogFileMode;                                                                             \
+    ULONG BuffersWritten;                                                                          \
+    __extension__ union {                                                                          \
+        GUID LogInstanceGuid;                                                                      \
+        __extension__ struct {                                                                     \
+            ULONG StartBuffers;                                                                    \
+            ULONG PointerSize; /* of the traced machine, bytes */                                  \
+            ULONG EventsLost;                                                                      \
+            ULONG CpuSpeedInMHz;                                                                   \
+        };                                                                                         \
+    };                                                                                             \
+    name_type LoggerName;                                                                          \
+    name_type LogFileName;                                                                         \
+    TIME_ZONE_INFORMATION TimeZone;                                                                \
+    LARGE_INTEGER BootTime;  /* FILETIME */                                                        \
+    LARGE_INTEGER PerfFreq;  /* ticks a second of clock 1 */                                       \
+    LARGE_INTEGER StartTime; /* FILETIME */                                                        \
+    ULONG ReservedFlags;     /* the clock: 1 QPC, 2 system time, 3 CPU cycles */                   \
+    ULONG BuffersLost;
+
+/* 280 bytes. */
+typedef struct _TRACE_LOGFILE_HEADER {
+    ETW_TRACE_LOGFILE_HEADER_MEMBERS(LPWSTR)
+} TRACE_LOGFILE_HEADER, *PTRACE_LOGFILE_HEADER;
+
+typedef struct _TRACE_LOGFILE_HEADER32 {
+    ETW_TRACE_LOGFILE_HEADER_MEMBERS(ULONG32)
+} TRACE_LOGFILE_HEADER32, *PTRACE_LOGFILE_HEADER32;
+
+typedef struct _TRACE_LOGFILE_HEADER64 {
+    ETW_TRACE_LOGFILE_HEADER_MEMBERS(ULONG64)
+} TRACE_LOGFILE_HEADER64, *PTRACE_LOGFILE_HEADER64;
+
+/* 88 bytes: what an EventCallback receives. */
+typedef struct _EVENT_TRACE {
+    EVENT_TRACE_HEADER Header;
+    ULONG InstanceId;
+    ULONG ParentInstanceId;
+    GUID ParentGuid;
+    PVOID MofData;
+    ULONG MofLength;
+    __extension__ union {
+        ULONG ClientContext;
+        ETW_BUFFER_CONTEXT BufferContext;
+    };
+} EVENT_TRACE, *PEVENT_TRACE;
+
+typedef struct _EVENT_RECORD EVENT_RECORD, *PEVENT_RECORD; /* evntcons.h */
+typedef struct _EVENT_TRACE_LOGFILEW EVENT_TRACE_LOGFILEW, *PEVENT_TRACE_LOGFILEW;
+typedef struct _EVENT_TRACE_LOGFILEA EVENT_TRACE_LOGFILEA, *PEVENT_TRACE_LOGFILEA;
+
+/* After each buffer. Returning 0 (FALSE) ends ProcessTrace. */
+typedef ULONG(WINAPI *PEVENT_TRACE_BUFFER_CALLBACKW)(PEVENT_TRACE_LOGFILEW Logfile);
+typedef ULONG(WINAPI *PEVENT_TRACE_BUFFER_CALLBACKA)(PEVENT_TRACE_LOGFILEA Logfile);
+/* For each event. */
+typedef void(WINAPI *PEVENT_CALLBACK)(PEVENT_TRACE pEvent);
+typedef void(WINAPI *PEVENT_RECORD_CALLBACK)(PEVENT_RECORD EventRecord);
+/* The control callback of a classic provider. */
+typedef ULONG(WINAPI *WMIDPREQUEST)(WMIDPREQUESTCODE RequestCode, PVOID RequestContext,
+                                    ULONG *BufferSize, PVOID Buffer);
+
+/* <X11/X.h> has a macro of this name. */
+#pragma push_macro("CurrentTime")
+#undef CurrentTime
+
+/* 448 bytes. In: LogFileName or LoggerName, ProcessTraceMode, the callbacks, Context. */
+#define ETW_EVENT_TRACE_LOGFILE_MEMBERS(name_type, buffer_callback_type)                           \
+    name_type LogFileName; /* an .etl file; NULL for a live session */                             \
+    name_type LoggerName;  /* in: a live session; out: of a file, its session */                   \
+    LONGLONG CurrentTime;  /* out: FILETIME of the last event */                                   \
+    ULONG BuffersRead;     /* out */                                                               \
+    __extension__ union {                                                                          \
+        ULONG LogFileMode;                                                                         \
+        ULONG ProcessTraceMode; /* in: PROCESS_TRACE_MODE_, evntcons.h */                          \
+    };                                                                                             \
+    EVENT_TRACE CurrentEvent;           /* out: the last event */                                  \
+    TRACE_LOGFILE_HEADER LogfileHeader; /* out, by OpenTrace */                                    \
+    buffer_callback_type BufferCallback;                                                           \
+    ULONG BufferSize; /* out: bytes */                                                             \
+    ULONG Filled;     /* out: bytes used of the buffer just processed */                           \
+    ULONG EventsLost; /* out */                                                                    \
+    __extension__ union {                                                                          \
+        PEVENT_CALLBACK EventCallback;                                                             \
+        PEVENT_RECORD_CALLBACK EventRecordCallback; /* with PROCESS_TRACE_MODE_EVENT_RECORD */     \
+    };                                                                                             \
+    ULONG IsKernelTrace; /* out */                                                                 \
+    PVOID Context;       /* becomes EVENT_RECORD.UserContext */
+
+struct _EVENT_TRACE_LOGFILEW {
+    ETW_EVENT_TRACE_LOGFILE_MEMBERS(LPWSTR, PEVENT_TRACE_BUFFER_CALLBACKW)
+};
+
+struct _EVENT_TRACE_LOGFILEA {
+    ETW_EVENT_TRACE_LOGFILE_MEMBERS(LPSTR, PEVENT_TRACE_BUFFER_CALLBACKA)
+};
+
+#pragma pop_macro("CurrentTime")
+
+/* Structures of functions that this version of the library does not have yet. */
+
+typedef enum {
+    EtwCompressionModeRestart = 0,
+    EtwCompressionModeNoDisable = 1,
+    EtwCompressionModeNoRestart = 2
+} ETW_COMPRESSION_RESUMPTION_MODE;
+
+typedef struct _TRACE_GUID_REGISTRATION {
+    LPCGUID Guid;
+    HANDLE RegHandle;
+} TRACE_GUID_REGISTRATION, *PTRACE_GUID_REGISTRATION;
+
+typedef struct _TRACE_GUID_PROPERTIES {
+    GUID Guid;
+    ULONG GuidType;
+    ULONG LoggerId;
+    ULONG EnableLevel;
+    ULONG EnableFlags;
+    BOOLEAN IsEnable;
+} TRACE_GUID_PROPERTIES, *PTRACE_GUID_PROPERTIES;
+
+typedef struct _TRACE_ENABLE_INFO {
+    ULONG IsEnabled;
+    UCHAR Level;
+    UCHAR Reserved1;
+    USHORT LoggerId;
+    ULONG EnableProperty;
+    ULONG Reserved2;
+    ULONGLONG MatchAnyKeyword;
+    ULONGLONG MatchAllKeyword;
+} TRACE_ENABLE_INFO, *PTRACE_ENABLE_INFO;
+
+typedef struct _TRACE_PROVIDER_INSTANCE_INFO {
+    ULONG NextOffset;
+    ULONG EnableCount;
+    ULONG Pid;
+    ULONG Flags;
+} TRACE_PROVIDER_INSTANCE_INFO, *PTRACE_PROVIDER_INSTANCE_INFO;
+
+typedef struct _TRACE_GUID_INFO {
+    ULONG InstanceCount;
+    ULONG Reserved;
+} TRACE_GUID_INFO, *PTRACE_GUID_INFO;
+
+typedef struct _PROFILE_SOURCE_INFO {
+    ULONG NextEntryOffset;
+    ULONG Source;
+    ULONG MinInterval;
+    ULONG MaxInterval;
+    ULONG64 Reserved;
+    WCHAR Description[ANYSIZE_ARRAY];
+} PROFILE_SOURCE_INFO, *PPROFILE_SOURCE_INFO;
+
+typedef struct _ENABLE_TRACE_PARAMETERS_V1 {
+    ULONG Version;
+    ULONG EnableProperty;
+    ULONG ControlFlags;
+    GUID SourceId;
+    PEVENT_FILTER_DESCRIPTOR EnableFilterDesc;
+} ENABLE_TRACE_PARAMETERS_V1, *PENABLE_TRACE_PARAMETERS_V1;
+
+typedef struct _ENABLE_TRACE_PARAMETERS {
+    ULONG Version;
+    ULONG EnableProperty;
+    ULONG ControlFlags;
+    GUID SourceId;
+    PEVENT_FILTER_DESCRIPTOR EnableFilterDesc;
+    ULONG FilterDescCount;
+} ENABLE_TRACE_PARAMETERS, *PENABLE_TRACE_PARAMETERS;
+
+typedef enum _TRACE_QUERY_INFO_CLASS {
+    TraceGuidQueryList = 0,
+    TraceGuidQueryInfo = 1,
+    TraceGuidQueryProcess = 2,
+    TraceStackTracingInfo = 3,
+    TraceSystemTraceEnableFlagsInfo = 4,
+    TraceSampledProfileIntervalInfo = 5,
+    TraceProfileSourceConfigInfo = 6,
+    TraceProfileSourceListInfo = 7,
+    TracePmcEventListInfo = 8,
+    TracePmcCounterListInfo = 9,
+    TraceSetDisallowList = 10,
+    TraceVersionInfo = 11,
+    TraceGroupQueryList = 12,
+    TraceGroupQueryInfo = 13,
+    TraceDisallowListQuery = 14,
+    TraceCompressionInfo = 15,
+    TracePeriodicCaptureStateListInfo = 16,
+    TracePeriodicCaptureStateInfo = 17,
+    TraceProviderBinaryTracking = 18,
+    TraceMaxLoggersQuery = 19,
+    TraceLbrConfigurationInfo = 20,
+    TraceLbrEventListInfo = 21,
+    TraceMaxPmcCounterQuery = 22,
+    TraceStreamCount = 23,
+    TraceStackCachingInfo = 24,
+    TracePmcCounterOwners = 25,
+    TraceUnifiedStackCachingInfo = 26,
+    TracePmcSessionInformation = 27,
+    TraceContextRegisterInfo = 28,
+    MaxTraceSetInfoClass
+} TRACE_QUERY_INFO_CLASS,
+    TRACE_INFO_CLASS;
+
+typedef struct _TRACE_PROFILE_INTERVAL {
+    ULONG Source;
+    ULONG Interval; /* 100 ns */
+} TRACE_PROFILE_INTERVAL, *PTRACE_PROFILE_INTERVAL;
+
+typedef struct _TRACE_VERSION_INFO {
+    UINT EtwTraceProcessingVersion;
+    UINT Reserved;
+} TRACE_VERSION_INFO, *PTRACE_VERSION_INFO;
+
+typedef struct _TRACE_PERIODIC_CAPTURE_STATE_INFO {
+    ULONG CaptureStateFrequencyInSeconds;
+    USHORT ProviderCount;
+    USHORT Reserved;
+} TRACE_PERIODIC_CAPTURE_STATE_INFO, *PTRACE_PERIODIC_CAPTURE_STATE_INFO;
+
+typedef enum _ETW_PROCESS_HANDLE_INFO_TYPE {
+    EtwQueryPartitionInformation = 1,
+    EtwQueryPartitionInformationV2 = 2,
+    EtwQueryLastDroppedTimes = 3,
+    EtwQueryLogFileHeader = 4,
+    EtwQueryProcessHandleInfoMax
+} ETW_PROCESS_HANDLE_INFO_TYPE;
+
+typedef struct _ETW_TRACE_PARTITION_INFORMATION {
+    GUID PartitionId;
+    GUID ParentId;
+    LONG64 QpcOffsetFromRoot;
+    ULONG PartitionType;
+} ETW_TRACE_PARTITION_INFORMATION, *PETW_TRACE_PARTITION_INFORMATION;
+
+/* Controllers.
+ *
+ * Codes that every controller function may return:
+ *   ERROR_WMI_SERVER_UNAVAILABLE  etwd does not run, or went away before it answered
+ *   ERROR_REVISION_MISMATCH       etwd is older than this library and does not speak its protocol
+ *   ERROR_ACCESS_DENIED           the caller may not do that: the kernel logger and other users'
+ *                                 sessions are for root and group etw
+ *   ERROR_NOT_ENOUGH_MEMORY, ERROR_TOO_MANY_OPEN_FILES
+ *                                 in this process
+ *   ERROR_NO_SYSTEM_RESOURCES     a limit of etwd is reached
+ *   ERROR_NOT_SUPPORTED           a mode, clock or kernel flag that is documented but that this
+ *                                 version does not have
+ */
+
+/* Windows: evntrace.h StartTraceA, StartTraceW.
+ *
+ * Starts a session. It outlives the process; StopTrace ends it.
+ *
+ * TraceHandle   out: the session's handle; 0 on failure.
+ * InstanceName  the session's name, 1 to 1024 characters. Names are compared without regard to
+ * case. KERNEL_LOGGER_NAME makes it the kernel logger, whatever Wnode.Guid says. Properties    in:
+ * see the structure. Wnode.Flags must have WNODE_FLAG_TRACED_GUID; a zero Wnode.Guid is replaced by
+ * a new one; Wnode.ClientContext is the clock (0: 1, QPC). LogFileMode 0 with a file name is
+ * EVENT_TRACE_FILE_MODE_SEQUENTIAL. out, on success: Wnode.HistoricalContext (the handle),
+ * Wnode.Guid and all members as the daemon adjusted them; the name at LoggerNameOffset. Untouched
+ * on failure.
+ *
+ * The log file is opened with the caller's rights. Its name is taken as it is: nothing is expanded,
+ * no extension is added, directories must exist, a relative name is relative to the caller's
+ * working directory. An existing file is overwritten once the session has started; on failure it is
+ * as it was, and a file that this call made is removed.
+ *
+ * Returns ERROR_SUCCESS or, in the order of the checks, besides the codes above:
+ *   ERROR_INVALID_PARAMETER  TraceHandle, InstanceName or Properties is NULL; the name is empty
+ *   ERROR_BAD_LENGTH         Wnode.BufferSize does not hold the structure; no room for the name at
+ *                            LoggerNameOffset; a name is longer than 1024 characters or has no end
+ *   ERROR_INVALID_PARAMETER  WNODE_FLAG_TRACED_GUID is missing; VersionNumber is not 2; an offset
+ *                            points into the structure, or both to the same place; ClientContext is
+ *                            above 3; LogFileMode has an invalid combination, or a mode that needs
+ *                            MaximumFileSize while that is 0; Wnode.Guid is SystemTraceControlGuid
+ *                            and the name is not KERNEL_LOGGER_NAME
+ *   ERROR_INVALID_NAME       EVENT_TRACE_FILE_MODE_NEWFILE without one %d in the file name
+ *   ERROR_BAD_PATHNAME       no file name, and no mode that does without; the name is not that of a
+ *                            regular file; the file belongs to another running session
+ *   ERROR_PATH_NOT_FOUND     a directory of the file name does not exist
+ *   ERROR_ACCESS_DENIED      the file or its directory cannot be written
+ *   ERROR_DISK_FULL          the file cannot be made
+ *   ERROR_ALREADY_EXISTS     a session of that name or GUID runs */
+ETW_API ULONG WMIAPI StartTraceA(PTRACEHANDLE TraceHandle, LPCSTR InstanceName,
+                                 PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI StartTraceW(PTRACEHANDLE TraceHandle, LPCWSTR InstanceName,
+                                 PEVENT_TRACE_PROPERTIES Properties);
+
+/* Windows: evntrace.h ControlTraceA, ControlTraceW.
+ *
+ * Queries, stops, updates or flushes a session.
+ *
+ * TraceHandle   from StartTrace or Wnode.HistoricalContext; not used when InstanceName is given.
+ * InstanceName  the session's name; NULL or empty: TraceHandle counts.
+ * Properties    in: Wnode.BufferSize and both offsets; Wnode.Guid only matters when it is
+ *               SystemTraceControlGuid. For EVENT_TRACE_CONTROL_UPDATE also: EnableFlags (kernel
+ *               logger; 0 turns all off), FlushTimer and MaximumBuffers (0: as it is), LogFileMode
+ *               (only EVENT_TRACE_REAL_TIME_MODE counts; not set: live delivery ends), the file
+ * name (offset 0: as it is; else another file). out: all members and both names. After
+ * EVENT_TRACE_CONTROL_STOP the counts are final: all buffers are in the file. ControlCode
+ * EVENT_TRACE_CONTROL_QUERY, _STOP, _UPDATE, _FLUSH; _INCREMENT_FILE and _CONVERT_TO_REALTIME are
+ * ERROR_NOT_SUPPORTED yet.
+ *
+ * Returns ERROR_SUCCESS or, besides the codes above:
+ *   ERROR_INVALID_PARAMETER       Properties is NULL; neither a name nor a possible handle;
+ *                                 ControlCode is none of these; an offset points into the
+ * structure, or both to the same place; Wnode.Guid is SystemTraceControlGuid and the name is not
+ * KERNEL_LOGGER_NAME; UPDATE: LogFileMode has an invalid combination ERROR_BAD_LENGTH
+ * Wnode.BufferSize does not hold the structure, or an offset is beyond it; UPDATE: the file name is
+ * too long or has no end ERROR_BAD_PATHNAME, ERROR_PATH_NOT_FOUND, ERROR_ACCESS_DENIED,
+ * ERROR_DISK_FULL UPDATE with a file name: as StartTrace ERROR_WMI_INSTANCE_NOT_FOUND  no such
+ * session runs ERROR_ACTIVE_CONNECTIONS      STOP: the session is being stopped already
+ *   ERROR_MORE_DATA               done (a STOP, too: the session has ended), but a name did not
+ * fit: it is cut; all other members are filled */
+ETW_API ULONG WMIAPI ControlTraceA(TRACEHANDLE TraceHandle, LPCSTR InstanceName,
+                                   PEVENT_TRACE_PROPERTIES Properties, ULONG ControlCode);
+ETW_API ULONG WMIAPI ControlTraceW(TRACEHANDLE TraceHandle, LPCWSTR InstanceName,
+                                   PEVENT_TRACE_PROPERTIES Properties, ULONG ControlCode);
+
+/* Windows: evntrace.h StopTrace, QueryTrace, UpdateTrace, FlushTrace (A and W).
+ *
+ * ControlTrace with the code of the name; parameters and results as there. */
+ETW_API ULONG WMIAPI StopTraceA(TRACEHANDLE TraceHandle, LPCSTR InstanceName,
+                                PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI StopTraceW(TRACEHANDLE TraceHandle, LPCWSTR InstanceName,
+                                PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI QueryTraceA(TRACEHANDLE TraceHandle, LPCSTR InstanceName,
+                                 PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI QueryTraceW(TRACEHANDLE TraceHandle, LPCWSTR InstanceName,
+                                 PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI UpdateTraceA(TRACEHANDLE TraceHandle, LPCSTR InstanceName,
+                                  PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI UpdateTraceW(TRACEHANDLE TraceHandle, LPCWSTR InstanceName,
+                                  PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI FlushTraceA(TRACEHANDLE TraceHandle, LPCSTR InstanceName,
+                                 PEVENT_TRACE_PROPERTIES Properties);
+ETW_API ULONG WMIAPI FlushTraceW(TRACEHANDLE TraceHandle, LPCWSTR InstanceName,
+                                 PEVENT_TRACE_PROPERTIES Properties);
+
+/* Consumers. */
+
+/* Windows: evntrace.h OpenTraceA, OpenTraceW.
+ *
+ * Opens a trace file, or a live session, for ProcessTrace.
+ *
+ * Logfile  in: LogFileName (a path of at most 4 095 bytes, the caller's rights decide) or
+ *          LoggerName, ProcessTraceMode, BufferCallback, EventCallback or EventRecordCallback,
+ *          Context. Callbacks may be NULL. With PROCESS_TRACE_MODE_REAL_TIME LoggerName counts,
+ *          else LogFileName where it is not NULL.
+ *          out, of a file: LogfileHeader, BufferSize, EventsLost, IsKernelTrace (not 0: a kernel
+ *          session wrote it), LoggerName (the session's name in the file). This name and those in
+ *          LogfileHeader (always UTF-16) belong to the handle and are valid until it is closed. The
+ *          structure is copied; it may go away, or be used again as it is.
+ *
+ * Returns a handle for ProcessTrace and CloseTrace, valid in all threads of this process, or
+ * INVALID_PROCESSTRACE_HANDLE, and then GetLastError() is
+ *   ERROR_INVALID_PARAMETER  Logfile is NULL; LoggerName is empty or longer than 1 024 characters;
+ *                            PROCESS_TRACE_MODE_REAL_TIME with a LogFileName and no LoggerName
+ *   ERROR_BAD_PATHNAME       LoggerName is not given and LogFileName is NULL, empty, too long or
+ *                            not a regular file
+ *   ERROR_FILE_NOT_FOUND     there is no such file
+ *   ERROR_PATH_NOT_FOUND     a directory of the path does not exist
+ *   ERROR_ACCESS_DENIED      the file cannot be read
+ *   ERROR_FILE_CORRUPT       not a trace file
+ *   ERROR_READ_FAULT, ERROR_TOO_MANY_OPEN_FILES, ERROR_NOT_ENOUGH_MEMORY
+ * A session that does not run is told by ProcessTrace, not here. An open file takes one descriptor,
+ * until ProcessTrace returns or the handle is closed. Any thread. */
+ETW_API TRACEHANDLE WMIAPI OpenTraceA(PEVENT_TRACE_LOGFILEA Logfile);
+ETW_API TRACEHANDLE WMIAPI OpenTraceW(PEVENT_TRACE_LOGFILEW Logfile);
+
+/* Windows: evntrace.h ProcessTrace.
+ *
+ * Delivers the events of the opened traces, oldest first across all of them, to their callbacks, on
+ * this thread. Returns when all is delivered. The first event of a file describes it: ProviderId
+ * EventTraceGuid, opcode EVENT_TRACE_TYPE_INFO, TRACE_LOGFILE_HEADER as data.
+ *
+ * HandleArray, HandleCount  1 to 64 files, or one live session. A handle can be processed once.
+ * StartTime, EndTime        FILETIME (UTC): only events in between, the ends included; NULL: open.
+ *
+ * Order: by time; equal stamps by file (as in HandleArray), then sequence number of the buffer,
+ * then place in the buffer. An event whose stamp is before that of the event ahead of it in its
+ * buffer keeps its place. Buffers that overlap in time are held in memory together, at most 16 384
+ * of them and 1 GiB; what overlaps more is still delivered, but not sorted all through.
+ * Damage: of a damaged or cut buffer the events before the damage are delivered, then all other
+ * buffers; it is no error. A file that is still being written is delivered up to what was in it
+ * when it was opened.
+ *
+ * Callbacks run on this thread, with no lock held. An event and all it points to is valid until its
+ * callback returns. BufferCallback comes after the events of a buffer, with LogfileHeader,
+ * BuffersRead, Filled, CurrentTime and CurrentEvent brought up to date; its structure is the
+ * library's, with LogFileName and LoggerName in the encoding that OpenTrace was called with.
+ * A callback may do anything, CloseTrace of its own handle and ProcessTrace of another included; it
+ * must not leave by longjmp. A C++ exception that it throws passes through, and the handles are
+ * closed. When a callback dies of a SIGSEGV, SIGBUS, SIGFPE or SIGILL by one of its instructions
+ * (stack overflow included), where the program left that signal's action at the default, the call
+ * ends with ERROR_NOACCESS; the handles stay to be closed, the library can be used on. A signal for
+ * which the program has a handler is not touched, nor are faults of other threads and signals that
+ * somebody sends. For that, while a thread is in this function, the four signals have a handler of
+ * the library where their action was the default, they are unblocked on this thread, and it has an
+ * alternate signal stack if it had none; all is put back.
+ *
+ * Returns ERROR_SUCCESS or
+ *   ERROR_INVALID_PARAMETER       HandleArray is NULL; files and live sessions are mixed; more than
+ *                                 one live session
+ *   ERROR_BAD_LENGTH              HandleCount is 0 or above 64
+ *   ERROR_INVALID_HANDLE          a handle is not open, is being processed or was processed before
+ *   ERROR_INVALID_TIME            EndTime is before StartTime
+ *   ERROR_CANCELLED               a BufferCallback returned FALSE
+ *   ERROR_NOACCESS                see above
+ *   ERROR_NOT_SUPPORTED           a live session: not in this version
+ *   ERROR_READ_FAULT, ERROR_NOT_ENOUGH_MEMORY
+ * The checks are made in this order, and a call that fails by one of them (the first four) has not
+ * used the handles up. CloseTrace from a callback or another thread ends it with ERROR_SUCCESS.
+ * Several threads may be in this function, each with handles of its own. */
+ETW_API ULONG WMIAPI ProcessTrace(PTRACEHANDLE HandleArray, ULONG HandleCount, LPFILETIME StartTime,
+                                  LPFILETIME EndTime);
+
+/* Windows: evntrace.h CloseTrace.
+ *
+ * Closes a handle of OpenTrace.
+ *
+ * Returns ERROR_SUCCESS or
+ *   ERROR_INVALID_HANDLE     not an open handle, or closed before
+ *   ERROR_CTX_CLOSE_PENDING  ProcessTrace is at work on it: the close is accepted and the handle is
+ *                            not valid any more; the buffers already begun are delivered, no
+ *                            further one is, then ProcessTrace returns or goes on with its other
+ *                            files
+ * Any thread, callbacks included. */
+ETW_API ULONG WMIAPI CloseTrace(TRACEHANDLE TraceHandle);
+
+#ifdef UNICODE
+#define PEVENT_TRACE_BUFFER_CALLBACK PEVENT_TRACE_BUFFER_CALLBACKW
+#define EVENT_TRACE_LOGFILE EVENT_TRACE_LOGFILEW
+#define PEVENT_TRACE_LOGFILE PEVENT_TRACE_LOGFILEW
+#define StartTrace StartTraceW
+#define ControlTrace ControlTraceW
+#define StopTrace StopTraceW
+#define QueryTrace QueryTraceW
+#define UpdateTrace UpdateTraceW
+#define FlushTrace FlushTraceW
+#define OpenTrace OpenTraceW
+#else
+#define PEVENT_TRACE_BUFFER_CALLBACK PEVENT_TRACE_BUFFER_CALLBACKA
+#define EVENT_TRACE_LOGFILE EVENT_TRACE_LOGFILEA
+#define PEVENT_TRACE_LOGFILE PEVENT_TRACE_LOGFILEA
+#define StartTrace StartTraceA
+#define ControlTrace ControlTraceA
+#define StopTrace StopTraceA
+#define QueryTrace QueryTraceA
+#define UpdateTrace UpdateTraceA
+#define FlushTrace FlushTraceA
+#define OpenTrace OpenTraceA
+#endif
+
+ETW_END_DECLS
+
+#endif
