@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attacks on etwd's control socket below the meaning of messages: garbage, halves, floods,
+ * descriptors, clients that do not read or do not stay. After each, another client is served as
+ * before and etwd holds what it held before.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "client.h"
+
+static struct test_daemon *etwd;
+static int honest = -1; /* a client that behaves, connected all the time */
+static size_t fds_before;
+
+static void setup(void)
+{
+    struct rlimit rl;
+
+    etwd = test_daemon_start();
+    honest = client_new();
+    ck_assert_uint_eq(client_count_sessions(honest), 0);
+    fds_before = test_count_fds(etwd->pid);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &rl), 0);
+    rl.rlim_cur = rl.rlim_max;
+    (void) setrlimit(RLIMIT_NOFILE, &rl);
+}
+
+/* Nothing is left of the attack, nobody else has suffered. */
+static void teardown(void)
+{
+    for (int i = 0; i < 10; i++)
+        ck_assert_uint_eq(client_count_sessions(honest), 0);
+    client_wait_fds(etwd, fds_before);
+    honest = safe_close(honest);
+    test_daemon_stop(etwd);
+    etwd = test_daemon_free(etwd);
+}
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint64_t next_random(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+/* Whatever comes back to an attack on a connection: a refusal or the end, never silence for ever,
+ * never success. */
+static void expect_refusal(int sock)
+{
+    Etwd__Message *m = client_receive(sock);
+
+    if (m)
+        ck_assert_uint_ne(m->status, 0);
+    wire_message_free(m);
+}
+
+static size_t pack_start(uint8_t **ret)
+{
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    Etwd__StartSession start = ETWD__START_SESSION__INIT;
+    Etwd__SessionProperties p = ETWD__SESSION_PROPERTIES__INIT;
+    size_t size;
+
+    p.name = (char *) "victim";
+    p.log_file = (char *) "/nowhere/x.etl";
+    p.buffer_size_kb = 64;
+    start.properties = &p;
+    m.id = 1;
+    m.body_case = ETWD__MESSAGE__BODY_START_SESSION;
+    m.start_session = &start;
+    ck_assert_int_eq(wire_pack(&m, (void **) ret, &size), 0);
+    return size;
+}
+
+START_TEST(garbage)
+{
+    static uint8_t packet[200000];
+
+    for (int i = 0; i < test_scale(300); i++) {
+        size_t size = 1 + next_random() % (i % 10 == 0 ? sizeof(packet) : 512);
+        int sock = i % 2 ? client_new() : client_connect();
+
+        for (size_t k = 0; k < size; k++)
+            packet[k] = (uint8_t) (next_random() >> 24);
+        if (client_send_raw(sock, packet, size, NULL, 0) == 0)
+            expect_refusal(sock);
+        safe_close(sock);
+    }
+}
+END_TEST
+
+START_TEST(size_limits)
+{
+    uint8_t *packet = calloc(1, 2 * ETW_MESSAGE_MAX);
+    static const size_t sizes[] = {ETW_MESSAGE_MAX - 1, ETW_MESSAGE_MAX, ETW_MESSAGE_MAX + 1,
+                                   2 * ETW_MESSAGE_MAX};
+    uint8_t *start;
+    size_t start_size = pack_start(&start);
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        int sock = client_new();
+
+        /* A message that is right up to its end, then padding that is an unknown field. */
+        memcpy(packet, start, start_size);
+        packet[start_size] = 0xFA; /* field 511, bytes */
+        packet[start_size + 1] = 0x1F;
+        {
+            size_t rest = sizes[i] - start_size - 5;
+
+            packet[start_size + 2] = (uint8_t) (0x80 | (rest & 0x7F));
+            packet[start_size + 3] = (uint8_t) (0x80 | (rest >> 7 & 0x7F));
+            packet[start_size + 4] = (uint8_t) (rest >> 14);
+        }
+        if (client_send_raw(sock, packet, sizes[i], NULL, 0) == 0)
+            expect_refusal(sock);
+        safe_close(sock);
+    }
+    /* An empty packet. */
+    {
+        int sock = client_new();
+
+        (void) client_send_raw(sock, packet, 0, NULL, 0);
+        ck_assert_ptr_null(client_receive(sock));
+        safe_close(sock);
+    }
+    free(start);
+    free(packet);
+}
+END_TEST
+
+START_TEST(half_messages)
+{
+    uint8_t *start;
+    size_t size = pack_start(&start);
+
+    for (size_t cut = 1; cut < size; cut++) {
+        int sock = client_new();
+
+        ck_assert_int_eq(client_send_raw(sock, start, cut, NULL, 0), 0);
+        expect_refusal(sock);
+        safe_close(sock);
+    }
+    /* Each byte changed. */
+    for (size_t at = 0; at < size; at++) {
+        int sock = client_new();
+        uint8_t old = start[at];
+
+        start[at] = (uint8_t) (old ^ (1 + next_random() % 255));
+        ck_assert_int_eq(client_send_raw(sock, start, size, NULL, 0), 0);
+        /* It may have become another request, even one that is granted. */
+        wire_message_free(client_receive(sock));
+        start[at] = old;
+        safe_close(sock);
+    }
+    free(start);
+}
+END_TEST
+
+/* Sub-messages in sub-messages, and thousands of them. */
+START_TEST(bombs)
+{
+    static uint8_t packet[ETW_MESSAGE_MAX];
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    Etwd__StartSession start = ETWD__START_SESSION__INIT;
+    Etwd__SessionProperties p = ETWD__SESSION_PROPERTIES__INIT;
+    Etwd__StackId id = ETWD__STACK_ID__INIT;
+    Etwd__StackId *ids[ETW_MESSAGE_MAX / 4];
+    size_t size;
+    void *data;
+    int sock;
+
+    /* As many stack ids as fit, each of two bytes in the packet and dozens in memory. */
+    p.name = (char *) "bomb";
+    p.log_file = (char *) "/nowhere/bomb.etl";
+    start.properties = &p;
+    start.stacks = ids;
+    for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+        ids[i] = &id;
+    start.n_stacks = 32000;
+    m.id = 1;
+    m.body_case = ETWD__MESSAGE__BODY_START_SESSION;
+    m.start_session = &start;
+    ck_assert_int_eq(wire_pack(&m, &data, &size), 0);
+    for (int i = 0; i < 20; i++) {
+        sock = client_new();
+        ck_assert_int_eq(client_send_raw(sock, data, size, NULL, 0), 0);
+        expect_refusal(sock);
+        safe_close(sock);
+    }
+    free(data);
+
+    /* Groups opened again and again (an obsolete kind of field), and lengths beyond the end. */
+    for (int kind = 0; kind < 4; kind++) {
+        static const uint8_t bytes[] = {0x0B, 0x5A, 0xFF, 0x80};
+
+        memset(packet, bytes[kind], sizeof(packet));
+        sock = client_new();
+        if (client_send_raw(sock, packet, sizeof(packet), NULL, 0) == 0)
+            expect_refusal(sock);
+        safe_close(sock);
+    }
+    ck_assert_uint_lt(test_resident_kb(etwd->pid), 512 * 1024);
+}
+END_TEST
+
+START_TEST(not_greeted)
+{
+    static const uint32_t protocols[] = {0, ETWD_PROTOCOL + 1, UINT32_MAX};
+    Etwd__Message m = ETWD__MESSAGE__INIT, *reply;
+    Etwd__Hello hello = ETWD__HELLO__INIT;
+    Etwd__QueryDaemon query = ETWD__QUERY_DAEMON__INIT;
+    int sock = client_connect();
+
+    m.body_case = ETWD__MESSAGE__BODY_QUERY_DAEMON;
+    m.query_daemon = &query;
+    reply = client_call(sock, &m, NULL, 0);
+    ck_assert_uint_ne(reply->status, 0);
+    wire_message_free(reply);
+    safe_close(sock);
+
+    for (size_t i = 0; i < ARRAY_SIZE(protocols); i++) {
+        sock = client_connect();
+        hello.protocol = protocols[i];
+        m.body_case = ETWD__MESSAGE__BODY_HELLO;
+        m.hello = &hello;
+        reply = client_call(sock, &m, NULL, 0);
+        ck_assert_uint_eq(reply->status, ETW_ERROR_REVISION_MISMATCH);
+        ck_assert_str_ne(reply->reason, "");
+        wire_message_free(reply);
+        safe_close(sock);
+    }
+}
+END_TEST
+
+/* Messages that only etwd sends, and none at all. */
+START_TEST(wrong_direction)
+{
+    Etwd__Message m = ETWD__MESSAGE__INIT, *reply;
+    Etwd__SessionReply session = ETWD__SESSION_REPLY__INIT;
+    Etwd__SessionList list = ETWD__SESSION_LIST__INIT;
+    Etwd__HelloReply hello = ETWD__HELLO_REPLY__INIT;
+    Etwd__DaemonReply daemon_reply = ETWD__DAEMON_REPLY__INIT;
+    int sock = client_new();
+
+    for (int i = 0; i < 5; i++) {
+        m = (Etwd__Message) ETWD__MESSAGE__INIT;
+        switch (i) {
+        case 0:
+            break;
+        case 1:
+            m.body_case = ETWD__MESSAGE__BODY_SESSION_REPLY;
+            m.session_reply = &session;
+            break;
+        case 2:
+            m.body_case = ETWD__MESSAGE__BODY_SESSION_LIST;
+            m.session_list = &list;
+            break;
+        case 3:
+            m.body_case = ETWD__MESSAGE__BODY_HELLO_REPLY;
+            m.hello_reply = &hello;
+            break;
+        default:
+            m.body_case = ETWD__MESSAGE__BODY_DAEMON_REPLY;
+            m.daemon_reply = &daemon_reply;
+        }
+        reply = client_call(sock, &m, NULL, 0);
+        ck_assert_uint_eq(reply->status, ETW_ERROR_NOT_SUPPORTED);
+        wire_message_free(reply);
+    }
+    safe_close(sock);
+}
+END_TEST
+
+/* Descriptors where none is expected, as many as the kernel lets through, also with garbage. */
+START_TEST(descriptor_floods)
+{
+    int fds[ETW_MESSAGE_FDS_MAX];
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    Etwd__QueryDaemon query = ETWD__QUERY_DAEMON__INIT;
+    void *data;
+    size_t size;
+
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+        fds[i] = eventfd(0, EFD_CLOEXEC);
+        ck_assert_int_ge(fds[i], 0);
+    }
+    m.body_case = ETWD__MESSAGE__BODY_QUERY_DAEMON;
+    m.query_daemon = &query;
+    m.id = 5;
+    ck_assert_int_eq(wire_pack(&m, &data, &size), 0);
+    for (int round = 0; round < test_scale(20); round++) {
+        static const size_t counts[] = {1, 2, 7, ETW_MESSAGE_FDS_MAX};
+
+        for (size_t k = 0; k < ARRAY_SIZE(counts); k++) {
+            int sock = client_new();
+            Etwd__Message *reply;
+
+            ck_assert_int_eq(client_send_raw(sock, data, size, fds, counts[k]), 0);
+            /* Answered or cut off, as etwd likes; none may stay there (teardown). */
+            reply = client_receive(sock);
+            wire_message_free(reply);
+            if (reply && client_send_raw(sock, "garbage", 7, fds, counts[k]) == 0)
+                expect_refusal(sock);
+            safe_close(sock);
+        }
+    }
+    free(data);
+    /* The connection's own end in flight in the connection: a circle that only the kernel frees. */
+    for (int i = 0; i < 20; i++) {
+        int sock = client_new();
+
+        (void) client_send_raw(sock, "x", 1, &sock, 1);
+        safe_close(sock);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        safe_close(fds[i]);
+}
+END_TEST
+
+/* Clients that send and do not read. etwd stops reading from them, and they cost nobody else. */
+START_TEST(never_reads)
+{
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    Etwd__ListSessions list = ETWD__LIST_SESSIONS__INIT;
+    int socks[20];
+    size_t before = test_resident_kb(etwd->pid);
+    unsigned sent = 0;
+
+    m.body_case = ETWD__MESSAGE__BODY_LIST_SESSIONS;
+    m.list_sessions = &list;
+    for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
+        socks[i] = client_new();
+    for (int round = 0; round < 5000; round++)
+        for (size_t i = 0; i < ARRAY_SIZE(socks); i++) {
+            if (wire_send(socks[i], &m, NULL, 0, MSG_DONTWAIT) == 0)
+                sent++;
+            if (round % 500 == 0 && i == 0)
+                ck_assert_uint_eq(client_count_sessions(honest), 0);
+        }
+    ck_assert_uint_gt(sent, 1000);
+    ck_assert_uint_eq(client_count_sessions(honest), 0);
+    ck_assert_uint_lt(test_resident_kb(etwd->pid), before + 64 * 1024);
+    /* They are cut off in the end, without having been closed by us. */
+    client_wait_fds(etwd, fds_before);
+    for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
+        safe_close(socks[i]);
+}
+END_TEST
+
+START_TEST(many_connections)
+{
+    static int socks[500];
+
+    for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
+        socks[i] = i % 2 ? client_new() : client_connect();
+    for (int i = 0; i < 20; i++)
+        ck_assert_uint_eq(client_count_sessions(honest), 0);
+    for (size_t i = 1; i < ARRAY_SIZE(socks); i += 2)
+        ck_assert_uint_eq(client_count_sessions(socks[i]), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
+        safe_close(socks[i]);
+    client_wait_fds(etwd, fds_before);
+
+    /* Opened and closed as fast as it goes. */
+    for (int i = 0; i < test_scale(2000); i++)
+        safe_close(client_connect());
+}
+END_TEST
+
+START_TEST(quota_of_connections)
+{
+    int socks[12], refused = 0, served = 0;
+
+    honest = safe_close(honest);
+    test_daemon_stop(etwd);
+    test_daemon_again(etwd, (const char *const[]){"-o", "MaxConnections=8", NULL});
+    for (size_t i = 0; i < ARRAY_SIZE(socks); i++) {
+        Etwd__Message m = ETWD__MESSAGE__INIT, *reply;
+        Etwd__Hello hello = ETWD__HELLO__INIT;
+
+        socks[i] = client_connect();
+        hello.protocol = ETWD_PROTOCOL;
+        m.id = 1;
+        m.body_case = ETWD__MESSAGE__BODY_HELLO;
+        m.hello = &hello;
+        (void) wire_send(socks[i], &m, NULL, 0, 0);
+        reply = client_receive(socks[i]);
+        ck_assert_ptr_nonnull(reply);
+        if (reply->status == 0)
+            served++;
+        else {
+            ck_assert_uint_eq(reply->status, ETW_ERROR_NO_SYSTEM_RESOURCES);
+            ck_assert_ptr_nonnull(strstr(reply->reason, "MaxConnections"));
+            refused++;
+        }
+        wire_message_free(reply);
+    }
+    ck_assert_int_eq(served, 8);
+    ck_assert_int_eq(refused, 4);
+    for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
+        safe_close(socks[i]);
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 100 && honest < 0; i++) {
+        /* Room comes back when etwd has seen the others go. */
+        int sock = client_connect();
+        Etwd__Message m = ETWD__MESSAGE__INIT, *reply;
+        Etwd__Hello hello = ETWD__HELLO__INIT;
+
+        hello.protocol = ETWD_PROTOCOL;
+        m.body_case = ETWD__MESSAGE__BODY_HELLO;
+        m.hello = &hello;
+        (void) wire_send(sock, &m, NULL, 0, 0);
+        reply = client_receive(sock);
+        if (reply && reply->status == 0)
+            honest = sock;
+        else {
+            safe_close(sock);
+            usleep(10000);
+        }
+        wire_message_free(reply);
+    }
+    ck_assert_int_ge(honest, 0);
+    fds_before = test_count_fds(etwd->pid);
+}
+END_TEST
+
+/* Floods from other processes while an honest client asks: it is answered all the time. */
+START_TEST(nobody_else_is_delayed)
+{
+    pid_t attackers[4];
+
+    for (size_t i = 0; i < ARRAY_SIZE(attackers); i++) {
+        attackers[i] = fork();
+        ck_assert_int_ge(attackers[i], 0);
+        if (attackers[i] == 0) {
+            static uint8_t noise[4096];
+
+            for (;;) {
+                int sock = client_connect();
+
+                if (i % 2 == 0)
+                    client_hello(sock);
+                for (int k = 0; k < 50; k++) {
+                    for (size_t b = 0; b < 64; b++)
+                        noise[b] = (uint8_t) next_random();
+                    if (client_send_raw(sock, noise, 1 + next_random() % sizeof(noise), &sock,
+                                        k % 3 == 0) < 0)
+                        break;
+                }
+                safe_close(sock);
+            }
+        }
+    }
+    for (int i = 0; i < test_scale(500); i++)
+        ck_assert_uint_eq(client_count_sessions(honest), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(attackers); i++) {
+        ck_assert_int_eq(kill(attackers[i], SIGKILL), 0);
+        ck_assert_int_eq(waitpid(attackers[i], NULL, 0), attackers[i]);
+    }
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("packets");
+    TCase *t = tcase_create("attacks");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 240);
+    tcase_add_test(t, garbage);
+    tcase_add_test(t, size_limits);
+    tcase_add_test(t, half_messages);
+    tcase_add_test(t, bombs);
+    tcase_add_test(t, not_greeted);
+    tcase_add_test(t, wrong_direction);
+    tcase_add_test(t, descriptor_floods);
+    tcase_add_test(t, never_reads);
+    tcase_add_test(t, many_connections);
+    tcase_add_test(t, quota_of_connections);
+    tcase_add_test(t, nobody_else_is_delayed);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return test_main(suite());
+}
