@@ -82,17 +82,17 @@ static gid_t group_find(const char *name)
     return (gid_t) -1;
 }
 
-/* The highest possible processor, plus one: "0-3,8". */
-static unsigned cpus_possible(void)
+/* The highest processor of a list of the kernel, plus one: "0-3,8". */
+static unsigned cpus_listed(const char *path, int name)
 {
     char text[4096];
     unsigned last = 0;
-    int fd = open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
     (void) safe_close(fd);
     if (n <= 0) {
-        long conf = sysconf(_SC_NPROCESSORS_CONF);
-        return conf > 0 ? (unsigned) conf : 1;
+        long count = sysconf(name);
+        return count > 0 ? (unsigned) count : 1;
     }
     text[n] = '\0';
     for (const char *p = text; *p;) {
@@ -109,9 +109,8 @@ static unsigned cpus_possible(void)
 
 static int cpus_count(struct daemon *d)
 {
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    d->cpus = cpus_possible();
-    d->online = online > 0 ? (unsigned) online : 1;
+    d->cpus = cpus_listed("/sys/devices/system/cpu/possible", _SC_NPROCESSORS_CONF);
+    d->online = cpus_listed("/sys/devices/system/cpu/online", _SC_NPROCESSORS_ONLN);
     if (d->options.cpus == 0)
         return 0;
     if (d->options.cpus < d->cpus) {
@@ -294,7 +293,7 @@ static int loop_setup(struct daemon *d)
         .kernel = d->kernel,
         .conf = &d->options.conf,
         .etw_gid = d->etw_gid,
-        .cpus = d->cpus,
+        .cpus = d->online,
         .image_helper = image_helper,
         .user = d->user,
     };

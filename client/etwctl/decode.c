@@ -212,15 +212,10 @@ static void take_image(struct trace_state *t, struct decoded *d)
     }
     if (!d->has_subject_pid)
         return;
-    for (uint32_t i = 1; i <= BUILD_IDS; i++) {
-        const struct build_id *b = &t->build_ids[(t->build_ids_next - i) % BUILD_IDS];
-        if (b->size == 0 || b->stamp < d->raw)
-            return;
-        if (b->stamp == d->raw && b->base == base && b->pid == d->subject_pid) {
-            d->build_id = b;
-            return;
-        }
-    }
+    bool goes =
+        d->row == &etl_rows[ETL_ROW_Image_UnLoad] || d->row == &etl_rows[ETL_ROW_Image_DCEnd];
+    d->build_id =
+        (goes ? image_ids_goes : image_ids_comes)(t->image_ids, d->raw, d->subject_pid, base);
 }
 
 static void take_build_id(struct trace_state *t, const struct decoded *d)
@@ -241,7 +236,7 @@ static void take_build_id(struct trace_state *t, const struct decoded *d)
         }
     }
     if (b.size > 0)
-        t->build_ids[t->build_ids_next++ % BUILD_IDS] = b;
+        image_ids_told(t->image_ids, &b);
 }
 
 /* What the event says about processes and threads, before it is shown. */

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "etl/iterate.h"
 #include "etl/tracelogging.h"
+#include "image_ids.h"
 #include "names.h"
 #include "output.h"
 
@@ -26,25 +27,13 @@ enum kind kind_of_event(const struct etl_event *e);
 /* Name of a provider or class by its GUID, NULL: unknown. Cached. */
 const char *provider_name(const struct etw_guid *guid);
 
-/* The whole build-id of an image, from the event that precedes the image's. */
-struct build_id {
-    uint64_t stamp;
-    uint64_t base;
-    uint32_t pid;
-    uint8_t size;
-    uint8_t bytes[64];
-};
-/* An image's build-id precedes it directly; others of the same moment may lie between. */
-#define BUILD_IDS 256u
-
 /* One trace file being dumped. */
 struct trace_state {
     const char *path;
     struct etw_timebase timebase;
     uint32_t processors;
     struct names *names;
-    struct build_id build_ids[BUILD_IDS];
-    uint32_t build_ids_next;
+    struct image_ids *image_ids;
 };
 
 struct decoded {

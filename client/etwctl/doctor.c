@@ -249,7 +249,7 @@ int verb_doctor(int argc, char **argv)
         if (opt == OPT_JSON)
             json = true;
         else if (opt == OPT_HELP || opt == 'h') {
-            printf("etwctl doctor [--json]\n"
+            printf("etwctl doctor [--json] [--no-legend] [--help]\n"
                    "What this user may do, what is missing, and the command that mends it.\n");
             return EXIT_OK;
         } else if (opt != OPT_NO_LEGEND)

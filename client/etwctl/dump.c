@@ -165,7 +165,8 @@ static int read_header(const char *path, struct trace_state *t)
     t->path = path;
     etl_file_free(f);
     t->names = names_new();
-    if (!t->names) {
+    t->image_ids = image_ids_new();
+    if (!t->names || !t->image_ids) {
         say("not enough memory");
         return EXIT_ERROR;
     }
@@ -360,6 +361,7 @@ static void resolve_moments(struct dump *d, const struct moments *m, char **path
         if (read_header(paths[0], &t) == EXIT_OK)
             start = etw_timebase_unix_ns(&t.timebase, t.timebase.start_raw);
         names_free(t.names);
+        image_ids_free(t.image_ids);
     }
     d->since = m->since;
     d->until = m->until;
@@ -428,8 +430,10 @@ int verb_dump(int argc, char **argv)
 end:
     if (!d->done)
         stop_reading(d);
-    for (size_t i = 0; d->files && i < d->n_files; i++)
+    for (size_t i = 0; d->files && i < d->n_files; i++) {
         names_free(d->files[i].names);
+        image_ids_free(d->files[i].image_ids);
+    }
     free(d->files);
     free(d->handles);
     number_list_clear(&d->pids);

@@ -110,11 +110,11 @@ static bool take_options(int argc, char **argv, bool with_name, struct common *r
         case OPT_HELP:
         case 'h':
             if (with_name)
-                printf("etwctl %s [--json] [--no-legend] NAME | --kernel\n"
+                printf("etwctl %s [--json] [--no-legend] [--help] NAME | --kernel\n"
                        "--kernel means the session '%s'.\n",
                        argv[0], KERNEL_SESSION);
             else
-                printf("etwctl %s [--json] [--no-legend]\n", argv[0]);
+                printf("etwctl %s [--json] [--no-legend] [--help]\n", argv[0]);
             *ret_code = EXIT_OK;
             return false;
         default:

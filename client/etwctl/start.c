@@ -186,7 +186,7 @@ static void start_help(const char *verb)
            "      --buffers MIN[:MAX]  number of buffers\n"
            "      --max-size M         of the file, in MiB or with K, M, G; then logging ends\n"
            "      --flush-timer T      write buffers at least this often\n"
-           "      --clock CLOCK        qpc (default), system or cycle\n",
+           "      --clock qpc          the clock of the time stamps\n",
            verb,
            record ? "--kernel -o FILE -- COMMAND [ARGUMENT]..." : "NAME -o FILE | --kernel -o FILE",
            KERNEL_SESSION, DEFAULT_FLAGS);

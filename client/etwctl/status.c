@@ -82,7 +82,7 @@ int verb_status(int argc, char **argv)
         if (opt == OPT_JSON)
             json = true;
         else if (opt == OPT_HELP || opt == 'h') {
-            printf("etwctl status [--json] [--no-legend]\n");
+            printf("etwctl status [--json] [--no-legend] [--help]\n");
             return EXIT_OK;
         } else if (opt != OPT_NO_LEGEND)
             return usage_error(argv[0]);

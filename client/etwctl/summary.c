@@ -567,7 +567,7 @@ int verb_summary(int argc, char **argv)
         else if (opt == OPT_NO_LEGEND)
             legend = false;
         else if (opt == OPT_HELP || opt == 'h') {
-            printf("etwctl summary [--json] [--no-legend] FILE...\n"
+            printf("etwctl summary [--json] [--no-legend] [--help] FILE...\n"
                    "Header, counts and losses of trace files; with --json one object a file.\n"
                    "Exit code 4: events were lost, or a file is incomplete.\n");
             return EXIT_OK;

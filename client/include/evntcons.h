@@ -148,7 +148,7 @@ typedef struct _EVENT_EXTENDED_ITEM_STACK_KEY64 {
  * TimeStamp: FILETIME, or clock ticks with PROCESS_TRACE_MODE_RAW_TIMESTAMP. */
 typedef struct _EVENT_HEADER {
     USHORT Size;
-    USHORT HeaderType; /* reserved; here the kind of header in the file, see etl(5) */
+    USHORT HeaderType;    /* reserved; here the kind of header in the file, see etl(5) */
     USHORT Flags;         /* EVENT_HEADER_FLAG_ */
     USHORT EventProperty; /* EVENT_HEADER_PROPERTY_ */
     ULONG ThreadId;

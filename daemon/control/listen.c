@@ -110,6 +110,11 @@ int control_socket_open(const char *path, unsigned owner_uid, unsigned owner_gid
         *ret_why = "its lock file could not be opened";
         return r;
     }
+    if (owner_uid != (uid_t) -1 && fchown(lock_fd, owner_uid, owner_gid) < 0) {
+        r = -errno;
+        *ret_why = "its lock file could not be given to the user that etwd runs as";
+        return r;
+    }
     if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0) {
         r = errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
         *ret_why = "another etwd serves it";

@@ -81,6 +81,14 @@ bool events_wanted(const struct events *e, enum etl_row row)
     return false;
 }
 
+void events_lost(struct events *e, enum etl_row row, const struct event_context *c,
+                 enum loss_cause cause)
+{
+    for (struct kernel_target *t = e->targets; t; t = t->next)
+        if (target_wants(t, row) && c->stamp >= t->begin && c->stamp <= t->end)
+            session_count_lost(t->session, cause, 1);
+}
+
 /* Builds into w, with texts cut so that the event is no larger than `limit`. */
 typedef int (*build_fn)(struct etl_writer *w, enum etl_row row, const struct event_context *c,
                         uint32_t limit, const void *userdata);

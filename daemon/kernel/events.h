@@ -58,6 +58,10 @@ bool target_wants(const struct kernel_target *t, enum etl_row row);
 /* Whether one of the targets does. */
 bool events_wanted(const struct events *e, enum etl_row row);
 
+/* An event that cannot be had. */
+void events_lost(struct events *e, enum etl_row row, const struct event_context *c,
+                 enum loss_cause cause);
+
 /* Bytes of user data whose layout has no variable part. */
 void events_fixed(struct events *e, enum etl_row row, const struct event_context *c,
                   const void *data, uint32_t size);

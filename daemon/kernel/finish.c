@@ -35,7 +35,6 @@ struct finish {
     struct events *events;
     bool processes, images;
     bool lossy;                   /* the table may hold what is gone */
-    struct process *dying;        /* by time */
     struct switch_slot *switches; /* SWITCH_SLOTS, made at first use */
 };
 
@@ -67,6 +66,12 @@ void finish_follow(struct finish *f, bool processes, bool images)
         process_table_forget_images(f->table);
     f->processes = processes;
     f->images = processes && images;
+}
+
+void finish_rest(struct finish *f)
+{
+    free(f->switches);
+    f->switches = NULL;
 }
 
 bool finish_follows(const struct finish *f, bool *ret_images)
@@ -228,12 +233,11 @@ struct text *finish_command_text(const char *args, size_t size, bool cut)
 
     while (size > 0 && args[size - 1] == '\0')
         size--;
-    struct text *t = text_new(args, cut ? size + sizeof(ellipsis) - 1 : size);
+    struct text *t = text_new(NULL, cut ? size + sizeof(ellipsis) - 1 : size);
     if (!t)
         return NULL;
     for (size_t i = 0; i < size; i++)
-        if (t->s[i] == '\0')
-            t->s[i] = ' ';
+        t->s[i] = args[i] == '\0' ? ' ' : args[i];
     if (cut)
         memcpy(t->s + size, ellipsis, sizeof(ellipsis) - 1);
     return t;
@@ -320,20 +324,17 @@ static void on_exit_of_thread(struct finish *f, const struct event_context *c,
     process_refresh(p, &r->task);
     if (p->n_threads == 0) {
         end_process(f, c, p);
-    } else if (!p->dying_at) {
-        struct process **at = &f->dying;
-        while (*at)
-            at = &(*at)->next_dying;
-        *at = p;
-        p->dying_at = at;
+    } else {
+        process_dying(f->table, p);
     }
 }
 
 /* Ends those that have waited too long for an exit that does not come. */
 static void end_overdue(struct finish *f, const struct event_context *c)
 {
-    while (f->dying && f->dying->dying_since + DYING_NS < c->stamp) {
-        struct process *p = f->dying;
+    struct process *p;
+
+    while ((p = process_dying_first(f->table)) && p->dying_since + DYING_NS < c->stamp) {
         struct event_context own = *c;
         own.tid = own.pid = p->tgid;
         end_process(f, &own, p);
@@ -358,7 +359,7 @@ static void on_map(struct finish *f, const struct event_context *c, const struct
         return;
     if (image_file_get(f->table, &key, path, r->path_size, &file) < 0)
         return;
-    while (image_overlap(p, r->start, r->end, 0, &i) == 0) {
+    while (image_overlap(p, r->start, r->end, &i) == 0) {
         struct image *old = &p->images[i];
         if (old->file == file && old->start == r->start && old->end == r->end) {
             image_file_unref(file); /* the walk saw it */
@@ -369,6 +370,7 @@ static void on_map(struct finish *f, const struct event_context *c, const struct
     }
     if (image_add(p, r->start, r->end, r->offset, file) < 0) {
         image_file_unref(file);
+        events_lost(f->events, ETL_ROW_Image_Load, c, LOSS_QUOTA);
         return;
     }
     struct image image = {r->start, r->end, r->offset, file};
@@ -382,7 +384,7 @@ static void on_unmap(struct finish *f, const struct event_context *c, const stru
 
     if (!f->images || !p)
         return;
-    while (image_overlap(p, r->start, r->end, 0, &i) == 0) {
+    while (image_overlap(p, r->start, r->end, &i) == 0) {
         events_image(f->events, ETL_ROW_Image_UnLoad, c, p->tgid, &p->images[i]);
         image_remove(p, i);
     }
@@ -462,8 +464,7 @@ void finish_raw(void *userdata, const struct etl_record *rec, uint64_t stamp)
 
     if (!f->processes)
         return;
-    if (f->dying)
-        end_overdue(f, &c);
+    end_overdue(f, &c);
     if (take(f, rec, c))
         return;
     for (struct kernel_target *t = f->events->targets; t; t = t->next)

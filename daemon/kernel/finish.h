@@ -20,6 +20,8 @@ void finish_touch(void *userdata, enum etl_row row, void *event, uint64_t stamp,
 /* Whether the table follows processes, and images: from a walk on, while the programs are attached.
  * Ending it forgets what is known. */
 void finish_follow(struct finish *f, bool processes, bool images);
+/* Nobody traces: gives memory back. */
+void finish_rest(struct finish *f);
 bool finish_follows(const struct finish *f, bool *ret_images);
 
 /* `n` records of a kind, or of a row, found their ring full: every session counts the events that

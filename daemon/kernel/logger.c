@@ -275,6 +275,7 @@ static void rings_drop(struct kernel_logger *k)
         return;
     rings_detach(k->rings);
     k->rings = rings_free(k->rings);
+    finish_rest(k->finish);
 }
 
 static void operation_end(struct operation *op, int result)
@@ -291,8 +292,10 @@ static void operation_end(struct operation *op, int result)
     if (!k->first)
         k->last = &k->first;
     operation_free(op);
+    /* What done() asks for runs at once when nothing waits: it must not be begun again. */
+    bool waiting = k->first != NULL;
     done(result, userdata);
-    while (k->first && operation_run(k) < 0)
+    if (waiting && k->first && operation_run(k) < 0)
         operation_end(k->first, -ENOMEM);
 }
 
@@ -355,7 +358,7 @@ static void begin_described(struct operation *op)
         operation_fail(op);
         return;
     }
-    rings_sync(k->rings);
+    kernel_logger_sync_losses(k);
     follow(op);
     if (op->walk)
         rundown_apply(k->table, op->walk, op->stamp, op->walk_images);
@@ -409,7 +412,7 @@ static void attached(void *userdata)
 
     if (op->rings)
         k->rings = TAKE_PTR(op->rings);
-    if (op->result == 0)
+    if (op->result == 0 && k->rings)
         op->result = rings_attach(k->rings, k->router, lost, k);
     if (op->result < 0) {
         operation_fail(op);
@@ -441,7 +444,7 @@ static void attach_run(void *userdata)
     struct kernel_logger *k = op->logger;
 
     op->result = 0;
-    if (!k->rings)
+    if (!k->rings && programs_any(op->needs))
         op->result = programs_rings(k->cpus, k->ring_bytes, &op->rings);
     if (op->result == 0)
         op->result = programs_attach(k->programs, op->rings ? op->rings : k->rings, op->needs);
@@ -491,7 +494,7 @@ static void end_described(bool complete, void *userdata)
     struct kernel_logger *k = op->logger;
     struct traced *t = op->traced;
 
-    rings_sync(k->rings);
+    kernel_logger_sync_losses(k);
     if (op->walk)
         rundown_refresh(k->finish, k->table, op->walk);
     struct rundown r = rundown_of(op);

@@ -20,6 +20,7 @@ struct kernel_logger;
 int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
                       const struct etw_conf *conf, unsigned cpus, int image_fd,
                       struct kernel_logger **ret);
+/* The worker must have ended (worker_free), or have no job of ours: no operation under way. */
 struct kernel_logger *kernel_logger_free(struct kernel_logger *k);
 
 /* Whether kernel events can be had, or why not (static text). */

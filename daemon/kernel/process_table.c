@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "base/siphash.h"
 
 /* Buckets at first; doubled when there are as many entries. */
@@ -17,12 +19,14 @@
 
 struct process_table {
     uint8_t boot_key[16];
+    uint8_t hash_key[16];
     struct process **processes;
     size_t n_processes, process_buckets;
     struct thread **threads;
     size_t n_threads, thread_buckets;
     struct image_file **files;
     size_t n_files, file_buckets;
+    struct process *dying, **dying_last;
 };
 
 struct text *text_new(const char *s, size_t size)
@@ -36,7 +40,8 @@ struct text *text_new(const char *s, size_t size)
         return NULL;
     t->refs = 1;
     t->size = (uint32_t) size;
-    memcpy(t->s, s, size);
+    if (s)
+        memcpy(t->s, s, size);
     t->s[size] = '\0';
     return t;
 }
@@ -61,10 +66,13 @@ static size_t bucket_of(uint64_t key, size_t buckets)
     return (size_t) ((key * 0x9E3779B97F4A7C15ULL) >> 32) & (buckets - 1);
 }
 
-static uint64_t file_hash(const struct image_key *key)
+/* Whoever may make links chooses paths: with a key that nobody else knows the chains stay short. */
+static uint64_t file_hash(const struct process_table *t, const struct image_key *key,
+                          const char *path, size_t path_size)
 {
-    return key->inode ^ ((uint64_t) key->dev_minor << 40) ^ ((uint64_t) key->dev_major << 52) ^
-           key->change_time_ns;
+    uint64_t words[4] = {etw_siphash24(path, path_size, t->hash_key), key->inode,
+                         (uint64_t) key->dev_major << 32 | key->dev_minor, key->change_time_ns};
+    return etw_siphash24(words, sizeof(words), t->hash_key);
 }
 
 /* Doubles a chained table. Failing is no error: the chains get longer. */
@@ -97,6 +105,11 @@ int process_table_new(const uint8_t boot_key[16], struct process_table **ret)
     if (!t)
         return -ENOMEM;
     memcpy(t->boot_key, boot_key, sizeof(t->boot_key));
+    t->dying_last = &t->dying;
+    if (getrandom(t->hash_key, sizeof(t->hash_key), 0) != sizeof(t->hash_key)) {
+        free(t);
+        return -EIO;
+    }
     t->process_buckets = t->thread_buckets = t->file_buckets = BUCKETS_MIN;
     t->processes = calloc(BUCKETS_MIN, sizeof(struct process *));
     t->threads = calloc(BUCKETS_MIN, sizeof(struct thread *));
@@ -225,6 +238,8 @@ void process_remove(struct process_table *t, struct process *p)
         *p->dying_at = p->next_dying;
         if (p->next_dying)
             p->next_dying->dying_at = p->dying_at;
+        else
+            t->dying_last = p->dying_at;
     }
     struct process **at = &t->processes[bucket_of(p->tgid, t->process_buckets)];
     while (*at != p)
@@ -232,6 +247,20 @@ void process_remove(struct process_table *t, struct process *p)
     *at = p->next;
     t->n_processes--;
     free(p);
+}
+
+void process_dying(struct process_table *t, struct process *p)
+{
+    if (p->dying_at)
+        return;
+    p->dying_at = t->dying_last;
+    *t->dying_last = p;
+    t->dying_last = &p->next_dying;
+}
+
+struct process *process_dying_first(const struct process_table *t)
+{
+    return t->dying;
 }
 
 void process_exec(struct process_table *t, struct process *p, const struct raw_task *task)
@@ -328,7 +357,7 @@ struct image_file *image_file_unref(struct image_file *f)
         return NULL;
     struct process_table *t = f->table;
     if (t) {
-        struct image_file **at = &t->files[bucket_of(file_hash(&f->key), t->file_buckets)];
+        struct image_file **at = &t->files[bucket_of(f->hash, t->file_buckets)];
         while (*at != f)
             at = &(*at)->next;
         *at = f->next;
@@ -348,11 +377,11 @@ static bool key_equal(const struct image_key *a, const struct image_key *b)
 int image_file_get(struct process_table *t, const struct image_key *key, const char *path,
                    size_t path_size, struct image_file **ret)
 {
-    uint64_t hash = file_hash(key);
+    uint64_t hash = file_hash(t, key, path, path_size);
     struct image_file *f = t->files[bucket_of(hash, t->file_buckets)];
 
     /* A file with several names, or renamed since, is told by each of them. */
-    while (f && !(key_equal(&f->key, key) && f->path->size == path_size &&
+    while (f && !(f->hash == hash && key_equal(&f->key, key) && f->path->size == path_size &&
                   memcmp(f->path->s, path, path_size) == 0))
         f = f->next;
     if (f) {
@@ -370,8 +399,9 @@ int image_file_get(struct process_table *t, const struct image_key *key, const c
     f->refs = 1;
     f->table = t;
     f->key = *key;
+    f->hash = hash;
     f->pending_last = &f->pending_first;
-    GROW(t, struct image_file, files, n_files, file_buckets, file_hash(&e->key));
+    GROW(t, struct image_file, files, n_files, file_buckets, e->hash);
     size_t b = bucket_of(hash, t->file_buckets);
     f->next = t->files[b];
     t->files[b] = f;
@@ -385,6 +415,8 @@ int image_add(struct process *p, uint64_t start, uint64_t end, uint64_t offset,
 {
     size_t at;
 
+    if (p->n_images >= ETW_PROCESS_IMAGES_MAX)
+        return -EDQUOT;
     if (p->n_images == p->images_cap) {
         size_t cap = p->images_cap ? p->images_cap * 2 : 8;
         struct image *images = reallocarray(p->images, cap, sizeof(*images));
@@ -400,16 +432,22 @@ int image_add(struct process *p, uint64_t start, uint64_t end, uint64_t offset,
     return 0;
 }
 
-int image_overlap(const struct process *p, uint64_t start, uint64_t end, size_t from,
-                  size_t *ret_index)
+int image_overlap(const struct process *p, uint64_t start, uint64_t end, size_t *ret_index)
 {
-    /* Most processes map a few dozen files: a scan, but not past the range. */
-    for (size_t i = from; i < p->n_images && p->images[i].start < end; i++)
-        if (p->images[i].end > start) {
-            *ret_index = i;
-            return 0;
-        }
-    return -ENOENT;
+    size_t low = 0, high = p->n_images;
+
+    /* They do not overlap each other: the ends are in order, too. */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (p->images[middle].end <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == p->n_images || p->images[low].start >= end)
+        return -ENOENT;
+    *ret_index = low;
+    return 0;
 }
 
 void image_remove(struct process *p, size_t index)

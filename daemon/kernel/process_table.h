@@ -19,7 +19,8 @@ struct text {
     uint32_t size; /* without the NUL */
     char s[];
 };
-struct text *text_new(const char *s, size_t size); /* NULL: no memory */
+/* NULL: no memory. Without s the caller fills in the bytes. */
+struct text *text_new(const char *s, size_t size);
 struct text *text_ref(struct text *t);
 struct text *text_unref(struct text *t); /* NULL */
 static inline const char *text_str(const struct text *t)
@@ -32,6 +33,7 @@ struct image_file {
     unsigned refs;
     struct process_table *table;
     struct image_key key;
+    uint64_t hash; /* of key and path */
     struct text *path;
     bool waiting; /* asked; answer comes */
     bool answered;
@@ -86,8 +88,8 @@ struct process {
     unsigned n_threads;
     struct image *images; /* by start */
     size_t n_images, images_cap;
-    struct process *next;                   /* hash chain */
-    struct process *next_dying, **dying_at; /* finish.c's list */
+    struct process *next; /* hash chain */
+    struct process *next_dying, **dying_at;
 };
 
 struct process_table;
@@ -111,13 +113,17 @@ struct process *process_find(const struct process_table *t, uint32_t tgid);
 /* A new process without threads; -EEXIST when the tgid is there. */
 int process_add(struct process_table *t, const struct raw_task *task, struct process **ret);
 void process_remove(struct process_table *t, struct process *p);
-/* Takes what may change from a newer look at it. Texts and identity stay, and the parent: who it was
- * when the program began, not who inherited it. */
+/* Takes what may change from a newer look at it. Texts and identity stay, and the parent: who it
+ * was when the program began, not who inherited it. */
 void process_refresh(struct process *p, const struct raw_task *task);
 /* The process runs another program now. */
 void process_exec(struct process_table *t, struct process *p, const struct raw_task *task);
 void process_set_name(struct process *p, struct text *name);       /* takes the reference */
 void process_set_command(struct process *p, struct text *command); /* takes the reference */
+
+/* A list of those that wait for the exit of a thread, oldest first. */
+void process_dying(struct process_table *t, struct process *p);
+struct process *process_dying_first(const struct process_table *t);
 
 struct thread *thread_find(const struct process_table *t, uint32_t tid);
 int thread_add(struct process_table *t, struct process *p, const struct raw_task *task,
@@ -128,12 +134,12 @@ void thread_refresh(struct thread *th, const struct raw_task *task);
 /* The one object for a file; takes a reference for the caller. The first path is kept. */
 int image_file_get(struct process_table *t, const struct image_key *key, const char *path,
                    size_t path_size, struct image_file **ret);
-/* Puts an image in; the caller's reference to the file is taken over on success. */
+/* Puts an image in, where none overlaps it; the caller's reference to the file is taken over on
+ * success. -EDQUOT: the process has ETW_PROCESS_IMAGES_MAX. */
 int image_add(struct process *p, uint64_t start, uint64_t end, uint64_t offset,
               struct image_file *file);
-/* The first image at or after index `from` that overlaps [start, end); -ENOENT. */
-int image_overlap(const struct process *p, uint64_t start, uint64_t end, size_t from,
-                  size_t *ret_index);
+/* The first image that overlaps [start, end); -ENOENT. */
+int image_overlap(const struct process *p, uint64_t start, uint64_t end, size_t *ret_index);
 void image_remove(struct process *p, size_t index);
 void images_clear(struct process *p);
 /* The child begins with the parent's images. */

@@ -241,7 +241,7 @@ static void needs_as_array(struct program_needs n, bool ret[UNITS])
 int programs_attach(struct programs *p, const struct rings *rings, struct program_needs needs)
 {
     bool missing[UNITS], any = false;
-    struct load *load;
+    struct load *load = NULL;
     int r;
 
     needs_as_array(needs, missing);

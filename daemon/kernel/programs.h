@@ -31,6 +31,10 @@ struct program_needs {
     bool ready;
 };
 struct program_needs programs_need(const uint32_t masks[8]);
+static inline bool programs_any(struct program_needs n)
+{
+    return n.processes || n.images || n.switches || n.ready;
+}
 /* Attaches what is missing; nothing is let go. On failure what this call attached is gone again. */
 int programs_attach(struct programs *p, const struct rings *rings, struct program_needs needs);
 /* Lets go of what is not needed. */

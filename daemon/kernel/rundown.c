@@ -82,7 +82,7 @@ static void apply_map(struct process_table *table, const struct raw_map *m, cons
     size_t i;
 
     if (!p || p->images_known || p->start != m->leader_start || p->exec_id != m->exec_id ||
-        m->start >= m->end || image_overlap(p, m->start, m->end, 0, &i) == 0)
+        m->start >= m->end || image_overlap(p, m->start, m->end, &i) == 0)
         return;
     if (image_file_get(table, &key, path, m->path_size, &file) < 0)
         return;

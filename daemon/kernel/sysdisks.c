@@ -352,8 +352,11 @@ static void manufacturer(const struct sysconfig_roots *roots, const struct disk 
     text_of(roots->sys, path, "model", model, sizeof(model));
     if (strncmp(vendor, "0x", 2) == 0)
         vendor[0] = '\0';
-    (void) snprintf(buf, size, "%s%s%s%s(%s)", vendor, vendor[0] ? " " : "", model,
-                    model[0] ? " " : "", disk->name);
+    if (vendor[0] == '\0' && model[0] == '\0')
+        (void) snprintf(buf, size, "%s", disk->name);
+    else
+        (void) snprintf(buf, size, "%s%s%s (%s)", vendor, vendor[0] && model[0] ? " " : "", model,
+                        disk->name);
 }
 
 static int add_disk(struct sysconfig *c, const struct sysconfig_roots *roots,

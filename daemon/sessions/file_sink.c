@@ -22,8 +22,8 @@
 #include "io/loop.h"
 #include "io/worker.h"
 
-/* What is rewritten of the first buffer: the totals lie within its first 400 bytes; 4096 suits any
- * disk's sector. Buffers have at least that. */
+/* What is rewritten of the first buffer, and kept of it: the totals lie within its first 400 bytes;
+ * 4096 suits any disk's sector. Buffers have at least that. */
 #define HEADER_WRITE 4096u
 #define RESULT_PENDING 1
 
@@ -54,6 +54,8 @@ struct file_sink {
     uint32_t failed;
     int trouble; /* of the last write */
     uint64_t lost_in_trouble;
+    bool trouble_told;
+    uint64_t tell_after;
     uint64_t committed;
     uint64_t next_ticket;
     struct waiter *waiters;
@@ -171,7 +173,9 @@ static uint64_t settled(struct file_sink *f)
 
 static void totals_now(const struct file_sink *f, struct etl_logfile_totals *ret)
 {
-    const struct session *s = f->session;
+    struct session *s = f->session;
+    if (s->refresh)
+        s->refresh(s);
     *ret = (struct etl_logfile_totals){
         .end_time = f->header_final ? etw_filetime_now() : 0,
         .buffers_written = (uint32_t) (f->committed / f->buffer_bytes),
@@ -299,11 +303,17 @@ static void settle(struct file_sink *f, uint32_t index, bool lost)
 static void trouble_begins(struct file_sink *f, int result)
 {
     if (f->trouble == 0) {
-        log_warning("session '%s': file '%s': failed to write: %s; its events are lost until "
-                    "there is room again",
-                    f->session->properties.name, f->session->properties.log_file,
-                    strerror(-result));
         f->lost_in_trouble = 0;
+        /* A disk that is full, has room, is full again would fill the journal. */
+        uint64_t now = etw_clock_boottime();
+        f->trouble_told = now >= f->tell_after;
+        if (f->trouble_told) {
+            f->tell_after = now + ETWD_TROUBLE_LOG_S * ETW_NSEC_PER_SEC;
+            log_warning("session '%s': file '%s': failed to write: %s; its events are lost until "
+                        "there is room again",
+                        f->session->properties.name, f->session->properties.log_file,
+                        strerror(-result));
+        }
     }
     f->trouble = result;
 }
@@ -313,6 +323,8 @@ static void trouble_ends(struct file_sink *f)
     if (f->trouble == 0)
         return;
     f->trouble = 0;
+    if (!f->trouble_told)
+        return;
     log_notice("session '%s': file '%s': writing goes on, %llu buffers were lost",
                f->session->properties.name, f->session->properties.log_file,
                (unsigned long long) f->lost_in_trouble);
@@ -504,6 +516,12 @@ static void open_done(void *userdata)
     f->on_worker = false;
     int r = f->job_result;
     if (r == 0) {
+        uint8_t *start = aligned_alloc(4096, HEADER_WRITE);
+        if (start) {
+            memcpy(start, f->header, HEADER_WRITE);
+            free(f->header);
+            f->header = start;
+        }
         f->open = true;
         f->committed = f->buffer_bytes;
         f->session->counters.buffers_written = 1;

@@ -47,6 +47,8 @@ struct session {
     struct loop_timer *flush_timer;
     uint64_t flush_interval_ns; /* 0: only full buffers */
     bool flush_armed;
+    /* Brings losses that others count up to date; NULL: there are none. */
+    void (*refresh)(struct session *s);
     /* The file has its maximum size: called from a timer, never from inside a pass. */
     void (*full)(struct session *s);
     struct loop_timer *full_timer;

@@ -27,8 +27,8 @@ struct sessions_env {
     struct router *router;
     struct kernel_logger *kernel;
     const struct etw_conf *conf;
-    unsigned cpus;    /* possible: indexes below it */
-    unsigned online;  /* for the least number of buffers */
+    unsigned cpus;    /* possible: indexes are below it */
+    unsigned online;  /* what headers say and the least number of buffers follows */
     uint32_t cpu_mhz; /* for the log-file header */
 };
 

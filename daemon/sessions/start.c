@@ -166,7 +166,7 @@ static void start_attached(int result, void *userdata)
     uint64_t wall = etw_clock_ns(CLOCK_REALTIME), since_boot = etw_clock_boottime();
     struct etl_logfile_params lf = {
         .buffer_size = s->buffer_bytes,
-        .processors = ss->env.cpus,
+        .processors = ss->env.online,
         .maximum_file_size = s->properties.maximum_file_size,
         .log_file_mode = s->properties.log_file_mode,
         .boot_time = etw_filetime_from_unix_ns(wall - since_boot),
@@ -260,6 +260,7 @@ static void check_done(void *userdata)
 }
 
 static void full(struct session *s);
+static void refresh(struct session *s);
 
 void sessions_start(struct sessions *ss, struct session_request *req, sessions_fn fn,
                     void *userdata)
@@ -323,6 +324,7 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
     s->owner_uid = req->uid;
     s->owner_pid = req->pid;
     s->full = full;
+    s->refresh = s->kernel ? refresh : NULL;
     s->table = ss;
     r = table_insert(ss, s);
     if (r < 0) {
@@ -345,4 +347,10 @@ static void full(struct session *s)
         sessions_stop(s->table, s, NULL, NULL);
     else
         s->stop_wanted = true;
+}
+
+static void refresh(struct session *s)
+{
+    if (s->kernel_tracing)
+        kernel_logger_sync_losses(s->table->env.kernel);
 }

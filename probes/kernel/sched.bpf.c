@@ -132,7 +132,7 @@ static __always_inline int ready(struct task_struct *p, int8_t reason)
     r->e.TThreadId = (uint32_t) p->pid;
     r->e.AdjustReason = reason;
     r->e.AdjustIncrement = 0;
-    r->e.Flag = 0;
+    r->e.Flag = 0; /* whether it was in an interrupt cannot be told everywhere */
     r->e.Reserved = 0;
     r->h.time_stamp = bpf_ktime_get_boot_ns();
     record_submit(r);

@@ -48,6 +48,10 @@
 /* Executable files whose load span and build-id etwd keeps: a desktop maps 2 000 to 5 000, a build
  * machine four times that; an entry takes about 200 bytes. */
 #define ETW_IMAGE_CACHE_MAX 16384
+/* Executable mappings of one process that are followed: big programs have some hundreds, the
+ * largest two thousand. Each fork tells all of them again, so a hostile one must not have any
+ * number. */
+#define ETW_PROCESS_IMAGES_MAX 4096
 /* Files waiting for etwd-image, and records waiting for their answers: a rundown of a big machine
  * asks for all its files at once; beyond that records go without identity. */
 #define ETW_IMAGE_QUEUE_MAX 4096
@@ -66,8 +70,8 @@
 /* etwd gives etwd-image up when its oldest request waits longer: every request ahead of it may
  * have cost a worker its time. */
 #define ETW_IMAGE_HELPER_MS ((ETW_IMAGE_IN_FLIGHT_MAX + 1) * ETW_IMAGE_WORKER_MS)
-/* Disks, logical disks and network interfaces that a trace describes, of each kind: a container host
- * has an interface a container; more would not be read by anybody. */
+/* Disks, logical disks and network interfaces that a trace describes, of each kind: a container
+ * host has an interface a container; more would not be read by anybody. */
 #define ETW_SYSCONFIG_ITEMS_MAX 1024
 /* Program headers of an ELF file: what the kernel's own loader takes (64 KiB of 56 bytes). */
 #define ETW_ELF_PHDRS_MAX 1170
@@ -87,6 +91,8 @@
 /* The header of a running session's file is rewritten at most this often, so that a file that
  * nobody closed is short of the truth by at most this. */
 #define ETWD_HEADER_INTERVAL_MS 2000
+/* Between two messages that a session's file cannot be written. */
+#define ETWD_TROUBLE_LOG_S 60
 /* Late buffers of a session open at once: one takes records of one CPU in time order; more of them
  * would only hold memory, fewer would close half-empty ones when answers come out of order. */
 #define ETWD_LATE_BUFFERS 8
@@ -134,7 +140,8 @@
          "maximum buffers of a kernel session that names none: 16 MiB ride out a disk's pause")    \
     CONF(IoUring, io_uring, 1, 0, 1, "0: epoll and a writer thread, as where io_uring is refused") \
     CONF(DirectIO, direct_io, 0, 0, 1,                                                             \
-         "1: log files bypass the page cache where alignment allows")                              \
+         "1: log files bypass the page cache where alignment allows; costs three times the CPU, "  \
+         "keeps other files cached")                                                               \
     CONF(PassIntervalUs, pass_interval_us, 3000, 200, 100000,                                      \
          "between router passes while a kernel session runs")                                      \
     CONF(ImageTimeoutMs, image_timeout_ms, 2000, 10, 60000,                                        \

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../base/batch.h"
 #include "../base/cleanup.h"
 #include "../base/limits.h"
 #include "lz77.h"
@@ -19,6 +20,7 @@
 
 /* One read a buffer in the pass: the header and enough of the first event to see its stamp. */
 #define PROBE_BYTES 128u
+_Static_assert(PROBE_BYTES <= ETW_BATCH_BYTES, "a probe is one read of a batch");
 /* The header event stands first and is an event. */
 #define FIRST_BYTES (ETL_BUFFER_HEADER_SIZE + ETW_EVENT_MAX)
 
@@ -268,7 +270,68 @@ static uint32_t session_buffer(const struct etl_file *f, const uint8_t *p, size_
     return size >= ETL_BUFFER_HEADER_SIZE && size == f->header.buffer_size ? size : 0;
 }
 
-static int build_index(struct etl_file *f)
+/* The pass reads PROBE_BYTES of each buffer. Most files have buffers of one size, so that the next
+ * places are known: they are read ahead in rounds, where io_uring lets us. */
+struct probes {
+    struct etw_batch *batch;
+    bool refused;   /* there is no batch */
+    uint64_t first; /* the round's first place */
+    uint64_t stride;
+    unsigned count;   /* places in the round */
+    uint64_t last;    /* the place asked for last */
+    unsigned regular; /* how many times in a row the distance was `stride` */
+};
+#define PROBES_REGULAR 16u
+
+static void probes_ahead(const struct etl_file *f, struct probes *p, uint64_t offset)
+{
+    uint64_t left = (f->size - offset) / p->stride;
+
+    p->count = 0;
+    if (p->refused || left < PROBES_REGULAR)
+        return;
+    if (!p->batch && etw_batch_new(&p->batch) < 0) {
+        p->refused = true;
+        return;
+    }
+    p->first = offset;
+    p->count = left < ETW_BATCH_READS ? (unsigned) left : ETW_BATCH_READS;
+    if (etw_batch_read(p->batch, f->fd, offset, p->stride, p->count, PROBE_BYTES) < 0) {
+        p->refused = true;
+        p->count = 0;
+    }
+}
+
+/* PROBE_BYTES at offset, short at the end of the file. */
+static ssize_t probes_get(const struct etl_file *f, struct probes *p, uint64_t offset, void *buf)
+{
+    uint64_t stride = offset - p->last;
+
+    p->regular = stride == p->stride ? p->regular + 1 : 0;
+    p->stride = stride;
+    p->last = offset;
+    if (p->regular >= PROBES_REGULAR) {
+        const uint8_t *bytes;
+        uint64_t at;
+        ssize_t n;
+
+        if (p->count == 0 || offset < p->first || (offset - p->first) / stride >= p->count)
+            probes_ahead(f, p, offset);
+        at = p->count > 0 ? (offset - p->first) / stride : 0;
+        if (at < p->count && p->first + at * stride == offset) {
+            bytes = etw_batch_get(p->batch, (unsigned) at, &n);
+            if (n == PROBE_BYTES) {
+                memcpy(buf, bytes, PROBE_BYTES);
+                return n;
+            }
+        }
+    } else {
+        p->count = 0;
+    }
+    return read_at(f->fd, buf, PROBE_BYTES, offset);
+}
+
+static int walk_buffers(struct etl_file *f, struct probes *probes)
 {
     uint64_t offset = 0;
     int r;
@@ -279,7 +342,7 @@ static int build_index(struct etl_file *f)
     while (offset < f->size) {
         uint8_t probe[PROBE_BYTES];
         struct etl_buffer_info info;
-        ssize_t n = read_at(f->fd, probe, sizeof(probe), offset);
+        ssize_t n = probes_get(f, probes, offset, probe);
 
         if (n < 0)
             return (int) n;
@@ -308,6 +371,16 @@ static int build_index(struct etl_file *f)
         offset += info.size;
     }
     return 0;
+}
+
+static int build_index(struct etl_file *f)
+{
+    struct probes probes = {0};
+    int r;
+
+    r = walk_buffers(f, &probes);
+    (void) etw_batch_free(probes.batch);
+    return r;
 }
 
 int etl_file_index(struct etl_file *f, const struct etl_buffer_ref **ret_refs, size_t *ret_count,

@@ -75,6 +75,8 @@ static void serve_request(struct fake_daemon *d, int fd)
     d->request = request;
     keep_file(d, n_files > 0 ? files[0] : -1);
     pthread_mutex_unlock(&d->lock);
+    if (d->on_request)
+        d->on_request(d);
     if (d->behaviour == FAKE_WRITE_CLOSE && n_files > 0)
         (void) !write(files[0], "begun", 5);
     for (size_t i = 0; i < n_files; i++)
@@ -107,8 +109,10 @@ static void serve(struct fake_daemon *d, int fd)
         return;
     pthread_mutex_lock(&d->lock);
     d->connections++;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
-        d->last_peer = peer.pid;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0) {
+        d->last_pid = peer.pid;
+        d->last_uid = peer.uid;
+    }
     pthread_mutex_unlock(&d->lock);
     if (hello->body_case == ETWD__MESSAGE__BODY_HELLO && hello->hello->protocol == ETWD_PROTOCOL &&
         strncmp(hello->hello->library, "libetw ", 7) == 0 && d->behaviour != FAKE_CLOSE_HELLO) {

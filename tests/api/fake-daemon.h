@@ -30,7 +30,8 @@ struct fake_daemon {
     pthread_t thread;
     enum fake_behaviour behaviour;
     uint32_t reply_status;
-    Etwd__Session *session; /* what replies carry; the caller's */
+    void (*on_request)(struct fake_daemon *d); /* on its thread, before the answer; or NULL */
+    Etwd__Session *session;                    /* what replies carry; the caller's */
     /* What came last. */
     pthread_mutex_t lock;
     Etwd__Message *request; /* the request after the hello, or NULL */
@@ -40,7 +41,8 @@ struct fake_daemon {
     dev_t file_dev;
     ino_t file_ino;
     unsigned connections;
-    pid_t last_peer;
+    pid_t last_pid; /* whose connection it was */
+    uid_t last_uid;
 };
 
 /* Listens and sets ETWD_SOCKET. */

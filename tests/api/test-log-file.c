@@ -250,20 +250,28 @@ START_TEST(socket_that_may_not_be_used)
 }
 END_TEST
 
+/* Somebody moves the new file away and puts another in its place. */
+static void replace(struct fake_daemon *daemon)
+{
+    const char *path = daemon->request->start_session->properties->log_file;
+    int fd;
+
+    if (rename(path, "moved.etl") < 0)
+        return;
+    fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    (void) !write(fd, "theirs", 6);
+    (void) close(fd);
+}
+
 START_TEST(file_replaced_meanwhile)
 {
     char *content;
 
-    /* Another file under the name that this call made: not ours to remove. The fake daemon cannot
-     * rename between, so the working directory is a link that the test turns. */
-    ck_assert_int_eq(mkdir("one", 0755), 0);
-    ck_assert_uint_eq(start("one/x.etl"), ERROR_SUCCESS);
-    ck_assert_int_eq(rename("one/x.etl", "one/y.etl"), 0);
-    ck_assert_int_eq(link("one/y.etl", "one/x.etl"), 0);
+    d->on_request = replace;
     d->reply_status = ERROR_ALREADY_EXISTS;
-    ck_assert_uint_eq(start("one/x.etl"), ERROR_ALREADY_EXISTS); /* there before: stays */
-    content = test_read_file("one/x.etl", NULL);
-    ck_assert_str_eq(content, "");
+    ck_assert_uint_eq(start("x.etl"), ERROR_ALREADY_EXISTS);
+    content = test_read_file("x.etl", NULL); /* not the one that this call made: stays */
+    ck_assert_str_eq(content, "theirs");
     free(content);
 }
 END_TEST

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the library into a folder of its own and builds windows_shape.c against it with what
-# pkg-config says: as C11, C17 and C++20, without a warning, with and without UNICODE. The programs
-# must link and start; what they do with a daemon, other tests show. Prints TAP.
+# pkg-config says: as C11, C17, C++17 and C++20, without a warning, with and without UNICODE. Each
+# program runs without a daemon, which it must tell, and as root with one (ETWD), which must give a
+# trace with the processes that the program started. Prints TAP.
 #
 #   windows-shape.sh CC CXX SOURCE BUILD_ROOT SANITIZERS
 # SANITIZERS: what the library was built with, "none" or "address,undefined".
@@ -45,6 +46,29 @@ says_unavailable() {
     [ ! -e "$dir/x.etl" ]
 }
 
+daemon=
+if [ "$(id -u)" = 0 ] && [ -x "${ETWD:-}" ]; then
+    mkdir "$dir/run"
+    "$ETWD" --runtime-dir "$dir/run" 2>"$dir/etwd.log" &
+    daemon=$!
+    trap 'kill "$daemon" 2>/dev/null || true; wait "$daemon" || true; rm -rf "$dir"' EXIT
+    i=0
+    while [ ! -S "$dir/run/control.sock" ] && [ $i -lt 600 ]; do
+        sleep 0.1
+        i=$((i + 1))
+    done
+fi
+
+# shellcheck disable=SC2317
+traces() {
+    LD_LIBRARY_PATH=$lib ETWD_SOCKET=$dir/run/control.sock "$1" "$dir/trace.etl" >"$dir/out" 2>&1 ||
+        { cat "$dir/out" "$dir/etwd.log"; return 1; }
+    cat "$dir/out"
+    # Five children, a Start at fork and one at exec each; others may start some, too.
+    awk '$1 == "events" && $3 == "lost" && $4 == 0 && $5 == "starts" && $6 >= 10 { good = 1 }
+         END { exit !good }' "$dir/out"
+}
+
 warnings='-Wall -Wextra -Wconversion -Werror'
 for standard in c11 c17 c++17 c++20; do
     case $standard in
@@ -57,6 +81,12 @@ for standard in c11 c17 c++17 c++20; do
         result "build ($standard $unicode)" $compiler -x $language -std=$standard \
             $warnings $sanitize $unicode $cflags "$source" -x none $libs -o "$program"
         result "run without a daemon ($standard $unicode)" says_unavailable "$program"
+        if [ -n "$daemon" ]; then
+            result "trace the kernel ($standard $unicode)" traces "$program"
+        else
+            n=$((n + 1))
+            echo "ok $n - trace the kernel ($standard $unicode) # SKIP needs root and etwd"
+        fi
     done
 done
 

@@ -40,6 +40,7 @@ static struct {
     struct loop *loop;
     struct worker *worker;
     struct router *router;
+    struct loop_timer *timer;
     struct session *session;
     struct source *sources;
     unsigned n_sources;
@@ -124,6 +125,7 @@ static void closed(int result, void *userdata)
 
 static void turn(void *userdata)
 {
+    uint64_t before = b.events;
     router_pass(b.router);
     if (b.events >= b.wanted) {
         router_remove_session(b.router, b.session);
@@ -131,7 +133,10 @@ static void turn(void *userdata)
         (void) file_sink_close(b.session->sink, closed, NULL);
         return;
     }
-    (void) loop_defer(b.loop, turn, NULL);
+    if (b.events > before)
+        (void) loop_defer(b.loop, turn, NULL);
+    else /* the session has no room: let the disk work */
+        (void) loop_timer_arm(b.timer, etw_clock_boottime() + 50000);
 }
 
 static void opened(int result, void *userdata)
@@ -158,6 +163,7 @@ static int setup(const char *path, enum loop_backend_kind kind, uint32_t event_s
     if ((r = loop_new_backend(kind, &b.loop)) < 0 ||
         (r = worker_new(b.loop, "worker", &b.worker)) < 0 ||
         (r = router_new(b.loop, 3000000, &b.router)) < 0 ||
+        (r = loop_timer_new(b.loop, turn, NULL, &b.timer)) < 0 ||
         (r = session_new(b.loop, &p, b.n_sources, &b.session)) < 0)
         return r;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -269,6 +275,7 @@ int main(int argc, char **argv)
                   sys, wall, (unsigned long long) lost,
                   (double) st.st_size / ((double) k.recorded * event_size));
 
+    loop_timer_free(b.timer);
     session_free(b.session);
     router_free(b.router);
     worker_free(b.worker);

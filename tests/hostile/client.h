@@ -110,21 +110,42 @@ static inline int client_new(void)
     return sock;
 }
 
-/* The number of sessions, by an honest question: that etwd answers is the test. */
-static inline unsigned client_count_sessions(int sock)
+static inline Etwd__Message *client_query_daemon(int sock)
 {
     Etwd__Message m = ETWD__MESSAGE__INIT, *reply;
     Etwd__QueryDaemon query = ETWD__QUERY_DAEMON__INIT;
-    unsigned n;
 
     m.body_case = ETWD__MESSAGE__BODY_QUERY_DAEMON;
     m.query_daemon = &query;
     reply = client_call(sock, &m, NULL, 0);
     ck_assert_uint_eq(reply->status, 0);
     ck_assert_int_eq(reply->body_case, ETWD__MESSAGE__BODY_DAEMON_REPLY);
-    n = reply->daemon_reply->sessions;
+    return reply;
+}
+
+/* The number of sessions, by an honest question: that etwd answers is the test. */
+static inline unsigned client_count_sessions(int sock)
+{
+    Etwd__Message *reply = client_query_daemon(sock);
+    unsigned n = reply->daemon_reply->sessions;
+
     wire_message_free(reply);
     return n;
+}
+
+/* Waits until this is the only connection: those that a test has closed end in their own time. */
+static inline void client_wait_alone(int sock)
+{
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 100; i++) {
+        Etwd__Message *reply = client_query_daemon(sock);
+        unsigned n = reply->daemon_reply->connections;
+
+        wire_message_free(reply);
+        if (n == 1)
+            return;
+        usleep(10000);
+    }
+    ck_abort_msg("etwd keeps connections that are closed");
 }
 
 /* Starts a session; its status. handle may be NULL. */

@@ -28,6 +28,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "fuse-server.h"
 #include "image/protocol.h"
 #include "image/spawn.h"
 #include "lib/test.h"
@@ -874,6 +875,101 @@ START_TEST(other_mount_namespaces)
 }
 END_TEST
 
+static int fuse_fd = -1;
+
+static void private_namespace(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        _exit(1);
+}
+
+static void mount_fuse(void)
+{
+    private_namespace();
+    if (fuse_mount_at(fuse_fd, private_mount) < 0)
+        _exit(1);
+}
+
+/* Maps the file in the child first; the mount is out of its sight when it is asked about. */
+static void mount_fuse_map_detach(void)
+{
+    char name[4096];
+    int fd;
+
+    mount_fuse();
+    (void) snprintf(name, sizeof(name), "%s/program", private_mount);
+    fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED ||
+        umount2(private_mount, MNT_DETACH) < 0)
+        _exit(1);
+}
+
+/* A file on FUSE whose server does not answer any more: refused, not waited for. */
+START_TEST(server_that_hangs)
+{
+    char *point = test_path("fuse"), *file = test_path("fuse/program"), *content;
+    size_t size;
+
+    test_need_root();
+    ck_assert_int_eq(mkdir(point, 0755), 0);
+    private_mount = point;
+    content = test_read_file("/bin/true", &size);
+    ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
+    ck_assert_int_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+
+    /* Where etwd-image sees the mount; where only the process does; where nobody does. */
+    for (int where = 0; where < 3; where++) {
+        struct target t;
+        pid_t server, pid;
+        int r = 0;
+
+        fuse_fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+        if (fuse_fd < 0)
+            test_skip("no FUSE here: %s", strerror(errno));
+        server = fuse_server_start(fuse_fd, content, size);
+        ck_assert_int_gt(server, 0);
+        if (where == 0) {
+            r = fuse_mount_at(fuse_fd, point);
+            if (r < 0) {
+                end_child(server);
+                test_skip("no FUSE mounts here: %s", strerror(-r));
+            }
+        }
+        start_helper(HELPER_UID);
+        if (where == 2) {
+            /* Under the detached mount another file of that name is what the child maps last. */
+            copy_file("/bin/true", file);
+            pid = map_in_child(file, mount_fuse_map_detach);
+            t = find_mapping(pid, "/program");
+        } else {
+            pid = map_in_child(file, where == 0 ? NULL : mount_fuse);
+            t = find_mapping(pid, file);
+        }
+        ck_assert_int_eq(kill(server, SIGSTOP), 0);
+
+        ck_assert_int_eq(ask(&t, true).status, -EOPNOTSUPP);
+        t.path = file;
+        ck_assert_int_eq(ask(&t, true).status, -EOPNOTSUPP);
+        ck_assert_int_lt(ask(&t, false).status, 0);
+        /* The device may be a lie, or that of a file that was mapped there before. */
+        t.st.st_dev = makedev(0, 0xFFFE);
+        ck_assert_int_lt(ask(&t, true).status, 0);
+        check_answers();
+
+        ck_assert_int_eq(kill(server, SIGKILL), 0);
+        ck_assert_int_eq(waitpid(server, NULL, 0), server);
+        fuse_fd = safe_close(fuse_fd);
+        end_child(pid);
+        if (where == 0)
+            ck_assert_int_eq(umount2(point, MNT_DETACH), 0);
+        stop_helper();
+    }
+    free(content);
+    free(point);
+    free(file);
+}
+END_TEST
+
 START_TEST(many_in_order)
 {
     struct target good, bad;
@@ -957,6 +1053,7 @@ static Suite *suite(void)
     tcase_add_test(t, hostile_paths);
     tcase_add_test(t, mapped_files);
     tcase_add_test(t, other_mount_namespaces);
+    tcase_add_test(t, server_that_hangs);
     tcase_add_test(t, many_in_order);
     tcase_add_test(t, started_wrongly);
     suite_add_tcase(s, t);

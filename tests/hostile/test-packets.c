@@ -25,6 +25,7 @@ static void setup(void)
 
     etwd = test_daemon_start();
     honest = client_new();
+    client_wait_alone(honest);
     ck_assert_uint_eq(client_count_sessions(honest), 0);
     fds_before = test_count_fds(etwd->pid);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &rl), 0);
@@ -174,7 +175,7 @@ START_TEST(bombs)
     Etwd__StartSession start = ETWD__START_SESSION__INIT;
     Etwd__SessionProperties p = ETWD__SESSION_PROPERTIES__INIT;
     Etwd__StackId id = ETWD__STACK_ID__INIT;
-    Etwd__StackId *ids[ETW_MESSAGE_MAX / 4];
+    Etwd__StackId *ids[21000];
     size_t size;
     void *data;
     int sock;
@@ -186,7 +187,7 @@ START_TEST(bombs)
     start.stacks = ids;
     for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
         ids[i] = &id;
-    start.n_stacks = 32000;
+    start.n_stacks = ARRAY_SIZE(ids);
     m.id = 1;
     m.body_case = ETWD__MESSAGE__BODY_START_SESSION;
     m.start_session = &start;
@@ -429,6 +430,7 @@ START_TEST(quota_of_connections)
         wire_message_free(reply);
     }
     ck_assert_int_ge(honest, 0);
+    client_wait_alone(honest);
     fds_before = test_count_fds(etwd->pid);
 }
 END_TEST

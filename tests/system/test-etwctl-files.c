@@ -80,8 +80,8 @@ static void add_switch(struct synthetic *s, uint64_t stamp, uint32_t from, uint3
     add(s, data, etl_event_end(&w, ETL_ROW_Thread_CSwitch, 0, 0, 0, stamp));
 }
 
-static void add_image(struct synthetic *s, uint64_t stamp, uint32_t pid, uint64_t base,
-                      const uint8_t *build_id)
+static void add_image(struct synthetic *s, enum etl_row row, uint64_t stamp, uint32_t pid,
+                      uint64_t base, const uint8_t *build_id)
 {
     static uint8_t data[1024];
     struct etl_writer w = {.data = data, .cap = sizeof(data)};
@@ -96,10 +96,10 @@ static void add_image(struct synthetic *s, uint64_t stamp, uint32_t pid, uint64_
         add(s, data, etl_event_end(&w, ETL_ROW_LinuxKernel_ImageBuildId, 0, pid, pid, stamp));
     }
     w.size = 0;
-    etl_event_begin(&w, ETL_ROW_Image_Load);
+    etl_event_begin(&w, row);
     etl_put(&w, &i, sizeof(i));
     etl_put_wsz(&w, "/lib/x.so", SIZE_MAX, 100);
-    add(s, data, etl_event_end(&w, ETL_ROW_Image_Load, 0, pid, pid, stamp));
+    add(s, data, etl_event_end(&w, row, 0, pid, pid, stamp));
 }
 
 /* A self-describing event with any metadata; both blobs without their size words. */
@@ -490,29 +490,89 @@ END_TEST
 START_TEST(images_have_their_build_id)
 {
     static const uint8_t first[20] = {0xAB, 1, 2, 3, 4, 5, 6, 7, 8, 9}, second[20] = {0xCD};
+    static const struct {
+        enum etl_row row;
+        unsigned offset;
+        unsigned pid;
+        uint64_t base;
+        const uint8_t *told;
+        uint8_t expected; /* first byte; 0: none */
+    } images[] = {
+        {ETL_ROW_Image_DCStart, 1, 5, 0x400000, first, 0xAB},
+        {ETL_ROW_Image_Load, 1, 5, 0x500000, second, 0xCD},
+        {ETL_ROW_Image_Load, 1, 6, 0x400000, NULL, 0}, /* another process */
+        {ETL_ROW_Image_UnLoad, 2, 6, 0x400000, NULL, 0},
+        {ETL_ROW_Image_UnLoad, 2, 5, 0x400000, NULL, 0xAB}, /* known from when it came */
+        {ETL_ROW_Image_Load, 3, 5, 0x400000, NULL, 0},      /* another file there */
+        {ETL_ROW_Image_UnLoad, 4, 5, 0x400000, NULL, 0},
+        {ETL_ROW_Image_DCEnd, 5, 5, 0x500000, NULL, 0xCD},
+    };
+    size_t n = sizeof(images) / sizeof(images[0]);
     char *path = test_path("images.etl");
     struct synthetic *s = synthetic_new(path, NULL);
     struct json_object *lines;
 
     synthetic_begin(s, 0, 0);
-    add_image(s, T0 + 1, 5, 0x400000, first);
-    add_image(s, T0 + 1, 5, 0x500000, second);
-    add_image(s, T0 + 1, 6, 0x400000, NULL); /* another process, no identity */
-    add_image(s, T0 + 2, 5, 0x400000, NULL); /* another moment */
-    synthetic_flush(s, T0 + 4, 0);
+    for (size_t i = 0; i < n; i++)
+        add_image(s, images[i].row, T0 + images[i].offset, images[i].pid, images[i].base,
+                  images[i].told);
+    synthetic_flush(s, T0 + 9, 0);
     synthetic_finish(s, SYNTHETIC_START + 1);
 
     lines = dump(path, "--provider", "Image", NULL, NULL);
-    ck_assert_uint_eq(json_object_array_length(lines), 4);
-    ck_assert_str_eq(test_json_str(json_object_array_get_idx(lines, 0), "build_id"),
-                     "ab01020304050607080900000000000000000000");
-    ck_assert_str_eq(test_json_str(json_object_array_get_idx(lines, 1), "build_id"),
-                     "cd00000000000000000000000000000000000000");
-    ck_assert(!test_json_has(json_object_array_get_idx(lines, 2), "build_id"));
-    ck_assert(!test_json_has(json_object_array_get_idx(lines, 3), "build_id"));
+    ck_assert_uint_eq(json_object_array_length(lines), n);
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *e = json_object_array_get_idx(lines, i);
+        if (images[i].expected) {
+            const char *id = test_json_str(e, "build_id");
+            char byte[3];
+            (void) snprintf(byte, sizeof(byte), "%02x", images[i].expected);
+            ck_assert_uint_eq(strlen(id), 40);
+            ck_assert_msg(!strncmp(id, byte, 2), "image %zu has build-id %s", i, id);
+        } else {
+            ck_assert_msg(!test_json_has(e, "build_id"), "image %zu has a build-id", i);
+        }
+    }
     ck_assert_str_eq(test_json_str(json_object_array_get_idx(lines, 0), "payload.ImageBase"),
                      "0x400000");
     json_object_put(lines);
+    free(path);
+}
+END_TEST
+
+/* Very many images that come and go: the table keeps up. */
+START_TEST(many_images)
+{
+    struct synthetic_params params = {.buffer_size = 1 << 20};
+    char *path = test_path("many.etl");
+    struct synthetic *s;
+    struct test_output o;
+    uint8_t id[20] = {1};
+    size_t n = 0;
+
+    s = synthetic_new(path, &params);
+    for (unsigned round = 0; round < 10; round++) {
+        synthetic_begin(s, 0, 0);
+        for (unsigned i = 0; i < 1500; i++) {
+            id[1] = (uint8_t) i;
+            add_image(s, ETL_ROW_Image_Load, T0 + round * 10000 + i, 100 + i % 7,
+                      0x1000ull * (i + 1), id);
+        }
+        for (unsigned i = 0; i < 1500; i++)
+            add_image(s, ETL_ROW_Image_UnLoad, T0 + round * 10000 + 2000 + i, 100 + i % 7,
+                      0x1000ull * (i + 1), NULL);
+        synthetic_flush(s, T0 + round * 10000 + 9000, 0);
+    }
+    synthetic_finish(s, SYNTHETIC_START + 10000);
+    test_etwctl_ok(&o, "dump", "--event", "UnLoad", path);
+    for (const char *p = o.out; (p = strstr(p, " BuildId=")); p++) {
+        char expected[48];
+        (void) snprintf(expected, sizeof(expected), " BuildId=01%02x", (unsigned) (n % 1500) & 255);
+        ck_assert_msg(!strncmp(p, expected, strlen(expected)), "image %zu: %.20s", n, p);
+        n++;
+    }
+    ck_assert_uint_eq(n, 15000);
+    test_output_done(&o);
     free(path);
 }
 END_TEST
@@ -549,6 +609,11 @@ START_TEST(not_understood)
     memcpy(data, &full, sizeof(full));
     memcpy(data + sizeof(full), bytes, sizeof(bytes));
     add(s, data, full.size);
+    /* a class of the kernel, but written by a program */
+    full.guid = etl_rows[ETL_ROW_Thread_CSwitch].guid;
+    memcpy(data, &full, sizeof(full));
+    add(s, data, full.size);
+    full.guid = (struct etw_guid){.data1 = 0xABCDEF01};
     memcpy(at, &msg, sizeof(msg));
     at += sizeof(msg);
     memcpy(at, &full.guid, 16);
@@ -576,6 +641,13 @@ START_TEST(not_understood)
     ck_assert_uint_eq(test_json_u64(e, "id"), 17);
     ck_assert_uint_eq(test_json_u64(e, "tid"), 41);
     ck_assert_str_eq(test_json_str(e, "raw"), "deadbeef");
+    json_object_put(lines);
+
+    lines = dump(path, "--provider", "Thread", NULL, NULL);
+    ck_assert_uint_eq(json_object_array_length(lines), 1);
+    e = json_object_array_get_idx(lines, 0);
+    ck_assert_str_eq(test_json_str(e, "kind"), "classic");
+    ck_assert_uint_eq(test_json_u64(e, "opcode"), 9);
     json_object_put(lines);
 
     lines = dump(path, "--raw", NULL, "--event", "Header");
@@ -825,6 +897,7 @@ static Suite *suite(void)
     tcase_add_test(tc, hostile_names);
     tcase_add_test(tc, self_describing);
     tcase_add_test(tc, images_have_their_build_id);
+    tcase_add_test(tc, many_images);
     tcase_add_test(tc, not_understood);
     tcase_add_test(tc, summary_counts);
     tcase_add_test(tc, incomplete_files);

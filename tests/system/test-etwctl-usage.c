@@ -257,6 +257,49 @@ START_TEST(strange_daemon)
 }
 END_TEST
 
+/* Bash completion: verbs, and of every verb only options that its help knows. */
+START_TEST(completion)
+{
+    static const char *const verbs[] = {"status", "doctor", "list",   "show",    "start",
+                                        "stop",   "flush",  "record", "summary", "dump"};
+    char *path, command[8192];
+    struct test_output o;
+
+    ck_assert_int_ge(
+        asprintf(&path, "%s/client/etwctl/etwctl.bash-completion", test_env("ETW_SOURCE_ROOT")), 0);
+    (void) snprintf(command, sizeof(command),
+                    "source '%s'; COMP_WORDS=(etwctl ''); COMP_CWORD=1; _etwctl; "
+                    "printf '%%s\\n' \"${COMPREPLY[@]}\"",
+                    path);
+    test_run_ok(&o, "bash", "-c", command);
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        ck_assert_msg(strstr(o.out, verbs[i]), "%s is not completed", verbs[i]);
+    test_output_done(&o);
+
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        struct test_output options_help;
+        char *save = NULL;
+        int options = 0;
+
+        (void) snprintf(command, sizeof(command),
+                        "source '%s'; COMP_WORDS=(etwctl %s --); COMP_CWORD=2; _etwctl; "
+                        "printf '%%s\\n' \"${COMPREPLY[@]}\"",
+                        path, verbs[i]);
+        test_run_ok(&o, "bash", "-c", command);
+        test_etwctl_ok(&options_help, verbs[i], "--help");
+        for (char *w = strtok_r(o.out, "\n", &save); w; w = strtok_r(NULL, "\n", &save)) {
+            options++;
+            ck_assert_msg(!strcmp(w, "--") || strstr(options_help.out, w),
+                          "%s: %s is not in its help", verbs[i], w);
+        }
+        ck_assert_int_ge(options, 2);
+        test_output_done(&options_help);
+        test_output_done(&o);
+    }
+    free(path);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("etwctl-usage");
@@ -269,6 +312,7 @@ static Suite *suite(void)
     tcase_add_test(tc, nobody_there);
     tcase_add_test(tc, access_denied);
     tcase_add_test(tc, strange_daemon);
+    tcase_add_test(tc, completion);
     suite_add_tcase(s, tc);
     return s;
 }

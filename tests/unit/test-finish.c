@@ -813,7 +813,8 @@ START_TEST(rundown_order)
     walk_task(w, 50, 51, 1, "helper", "dash");
     walk_task(w, 200, 200, 0, "younger", "younger"); /* born at 2000 */
     walk_map(w, 50, 1, LIBC);
-    commands[0].args = strdup("sh\0-c\0x");
+    commands[0].args = malloc(8);
+    ck_assert_ptr_nonnull(commands[0].args);
     memcpy(commands[0].args, "sh\0-c\0x", 8);
     w->commands = commands;
     w->n_commands = 1;

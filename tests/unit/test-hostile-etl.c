@@ -85,7 +85,7 @@ END_TEST
 /* Every byte, changed in several ways. */
 START_TEST(every_byte_mutated)
 {
-    static const uint8_t to[] = {0x00, 0x01, 0x7F, 0x80, 0xC0, 0xFF};
+    static const uint8_t to[] = {0x00, 0x7F, 0x80, 0xFF};
     _cleanup_close_ int fd = memory_file(file, file_size);
     size_t opened = 0;
 
@@ -103,7 +103,7 @@ START_TEST(every_byte_mutated)
             ck_assert_int_eq(pwrite(fd, &file[i], 1, (off_t) i), 1);
         }
     /* Most bytes are payload: the rest of the file must not suffer. */
-    ck_assert_uint_gt(opened, 5 * file_size);
+    ck_assert_uint_gt(opened, 3 * file_size);
 }
 END_TEST
 

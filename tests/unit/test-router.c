@@ -194,7 +194,9 @@ START_TEST(routing)
     struct fixture g;
 
     begin();
-    fixture_session(&g, &(struct fixture_params){.path = test_path("second.etl")});
+    char *second = test_path("second.etl");
+    fixture_session(&g, &(struct fixture_params){.path = second});
+    free(second);
     fixture_open(&g);
     ck_assert_int_eq(router_add_session(router, g.session), 0);
     ck_assert_int_eq(router_add_session(router, g.session), -EEXIST);

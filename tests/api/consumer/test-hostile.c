@@ -113,24 +113,26 @@ static void try_bytes(const uint8_t *data)
 
 START_TEST(each_byte)
 {
-    static const uint8_t values[] = {0x00, 0xFF, 0x80, 0x01};
+    static const uint8_t values[] = {0x81, 0x00};
     uint8_t *data;
 
     make_file();
     data = malloc(size);
     for (size_t i = 0; i < size; i++) {
-        /* Filler is not looked at: one value of many is enough there. */
+        /* Filler is not looked at: a few changes are enough there. */
         bool filler = original[i] == 0xFF && i + 1 < size && original[i + 1] == 0xFF;
 
-        for (size_t v = 0; v < (filler ? 1 : sizeof(values)); v++) {
+        if (filler && i % 16 != 0)
+            continue;
+        for (size_t v = 0; v < sizeof(values); v++) {
             memcpy(data, original, size);
             data[i] = data[i] == values[v] ? (uint8_t) (values[v] ^ 0x55) : values[v];
             try_bytes(data);
         }
     }
     ck_assert_uint_gt(refused, 0);
-    ck_assert_uint_gt(processed, size);
-    ck_assert_uint_gt(touched, 20 * size);
+    ck_assert_uint_gt(processed, size / 2);
+    ck_assert_uint_gt(touched, 20 * processed);
     free(data);
 }
 END_TEST
