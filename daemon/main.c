@@ -46,6 +46,7 @@ struct daemon {
     struct loop *loop;
     struct worker *kernel_worker;
     struct worker *files_worker;
+    struct worker *sync_worker;
     struct router *router;
     struct kernel_logger *kernel;
     struct sessions *sessions;
@@ -259,6 +260,7 @@ static int loop_setup(struct daemon *d)
     log_info("event loop on %s", loop_backend_name(d->loop));
     if ((r = worker_new(d->loop, "etwd-kernel", &d->kernel_worker)) < 0 ||
         (r = worker_new(d->loop, "etwd-files", &d->files_worker)) < 0 ||
+        (r = worker_new(d->loop, "etwd-sync", &d->sync_worker)) < 0 ||
         (r = router_new(d->loop, d->options.conf.pass_interval_us * 1000, &d->router)) < 0) {
         log_error("workers: %s", strerror(-r));
         return r;
@@ -275,6 +277,7 @@ static int loop_setup(struct daemon *d)
     struct sessions_env se = {
         .loop = d->loop,
         .files = d->files_worker,
+        .syncer = d->sync_worker,
         .router = d->router,
         .kernel = d->kernel,
         .conf = &d->options.conf,
@@ -316,6 +319,7 @@ static void daemon_done(struct daemon *d)
     sessions_free(d->sessions);
     kernel_logger_free(d->kernel);
     router_free(d->router);
+    worker_free(d->sync_worker);
     worker_free(d->files_worker);
     worker_free(d->kernel_worker);
     loop_free(d->loop);
@@ -359,8 +363,11 @@ static int run(struct daemon *d)
         return r;
     (void) sd_notify(0, "READY=1\nSTATUS=Serving");
     r = loop_run(d->loop);
-    if (r < 0)
+    if (r < 0) {
+        /* Nothing can be finalised without a loop; the files are as if we had been killed. */
         log_error("event loop: %s", strerror(-r));
+        _exit(EXIT_FAILURE);
+    }
     return r;
 }
 

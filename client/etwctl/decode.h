@@ -27,11 +27,13 @@ enum kind kind_of_event(const struct etl_event *e);
 /* Name of a provider or class by its GUID, NULL: unknown. Cached. */
 const char *provider_name(const struct etw_guid *guid);
 
+/* Why a file is not all there, as its header and the pass over its buffers tell; NULL: it is. */
+const char *trace_incomplete_why(const struct etl_logfile *lf, bool truncated, uint64_t buffers);
+
 /* One trace file being dumped. */
 struct trace_state {
     const char *path;
     struct etw_timebase timebase;
-    uint32_t processors;
     struct names *names;
     struct image_ids *image_ids;
 };

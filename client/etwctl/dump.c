@@ -46,6 +46,14 @@ struct dump {
     struct decoded event;
 };
 
+/* --since and --until as given. */
+struct moments {
+    uint64_t since;
+    uint64_t until;
+    bool since_relative;
+    bool until_relative;
+};
+
 /* The callbacks have no other way to it than the file's state. */
 static struct dump *the_dump;
 
@@ -142,15 +150,33 @@ static VOID WINAPI on_event(PEVENT_RECORD record)
         stop_reading(d);
 }
 
-/* The header of a file: its clock. EXIT_OK or an exit code after a message. */
+/* The header of a file: its clock, and whether it is all there. EXIT_OK, EXIT_LOSS after a remark,
+ * or another code after a message. */
 static int read_header(const char *path, struct trace_state *t)
 {
     _cleanup_close_ int fd = -1;
+    const struct etl_buffer_ref *refs;
     struct etl_file *f = NULL;
+    const char *why = NULL;
+    bool truncated, lost = false;
+    size_t n;
     int r;
 
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     r = fd < 0 ? -errno : etl_file_open_fd(fd, &f);
+    if (r == 0)
+        r = etl_file_index(f, &refs, &n, &truncated);
+    if (r == 0) {
+        const struct etl_logfile *lf = etl_file_header(f);
+        etl_logfile_timebase(lf, &t->timebase);
+        why = trace_incomplete_why(lf, truncated, n);
+        lost = lf->events_lost || lf->buffers_lost;
+        if (why)
+            say("%s: incomplete: %s", path, why);
+        if (lost)
+            say("%s: %u events and %u buffers were lost", path, lf->events_lost, lf->buffers_lost);
+    }
+    etl_file_free(f);
     if (r == -EBADMSG || r == -ENODATA) {
         say("%s: this is not an .etl file", path);
         return EXIT_ERROR;
@@ -159,18 +185,14 @@ static int read_header(const char *path, struct trace_state *t)
         say("%s: the file cannot be read: %s", path, strerror(-r));
         return r == -EACCES ? EXIT_DENIED : EXIT_ERROR;
     }
-    const struct etl_logfile *lf = etl_file_header(f);
-    etl_logfile_timebase(lf, &t->timebase);
-    t->processors = lf->processors;
     t->path = path;
-    etl_file_free(f);
     t->names = names_new();
     t->image_ids = image_ids_new();
     if (!t->names || !t->image_ids) {
         say("not enough memory");
         return EXIT_ERROR;
     }
-    return EXIT_OK;
+    return why || lost ? EXIT_LOSS : EXIT_OK;
 }
 
 static int explain(const char *subject, ULONG code)
@@ -202,15 +224,32 @@ static int open_traces(struct dump *d)
     return EXIT_OK;
 }
 
-static int run(struct dump *d, char **paths)
+/* Relative moments count from the first file's start. */
+static void resolve_moments(struct dump *d, const struct moments *m)
 {
-    int code;
+    const struct etw_timebase *tb = &d->files[0].timebase;
+    uint64_t start = etw_timebase_unix_ns(tb, tb->start_raw);
+
+    d->since = m->since;
+    d->until = m->until;
+    if (m->since_relative && __builtin_add_overflow(m->since, start, &d->since))
+        d->since = UINT64_MAX;
+    if (m->until_relative && __builtin_add_overflow(m->until, start, &d->until))
+        d->until = UINT64_MAX;
+}
+
+static int run(struct dump *d, const struct moments *m, char **paths)
+{
+    int code, result = EXIT_OK;
 
     for (size_t i = 0; i < d->n_files; i++) {
         code = read_header(paths[i], &d->files[i]);
-        if (code != EXIT_OK)
+        if (code != EXIT_OK && code != EXIT_LOSS)
             return code;
+        if (code == EXIT_LOSS)
+            result = EXIT_LOSS;
     }
+    resolve_moments(d, m);
     code = open_traces(d);
     if (code != EXIT_OK)
         return code;
@@ -220,7 +259,7 @@ static int run(struct dump *d, char **paths)
     ULONG status = ProcessTrace(d->handles, (ULONG) d->n_files, NULL, NULL);
     if (status != ERROR_SUCCESS && !d->done)
         return explain(d->n_files == 1 ? paths[0] : "dump", status);
-    return EXIT_OK;
+    return result;
 }
 
 static void dump_help(void)
@@ -237,7 +276,8 @@ static void dump_help(void)
            "      --limit N       at most so many\n"
            "      --raw           with the data in hex and the stamp of the trace's clock\n"
            "      --json          one object a line\n"
-           "      --no-legend, --help\n");
+           "      --no-legend, --help\n"
+           "Exit code 4: events were lost, or a file is incomplete.\n");
 }
 
 enum {
@@ -266,13 +306,6 @@ static int append(const char ***list, size_t *n, const char *s)
     (*list)[(*n)++] = s;
     return 0;
 }
-
-struct moments {
-    uint64_t since;
-    uint64_t until;
-    bool since_relative;
-    bool until_relative;
-};
 
 /* False: the verb ends with *ret_code. */
 static bool take_option(struct dump *d, struct moments *m, int opt, int *ret_code)
@@ -351,26 +384,6 @@ static bool take_option(struct dump *d, struct moments *m, int opt, int *ret_cod
     return true;
 }
 
-/* Relative moments count from the first file's start. */
-static void resolve_moments(struct dump *d, const struct moments *m, char **paths)
-{
-    uint64_t start = 0;
-
-    if (m->since_relative || m->until_relative) {
-        struct trace_state t = {0};
-        if (read_header(paths[0], &t) == EXIT_OK)
-            start = etw_timebase_unix_ns(&t.timebase, t.timebase.start_raw);
-        names_free(t.names);
-        image_ids_free(t.image_ids);
-    }
-    d->since = m->since;
-    d->until = m->until;
-    if (m->since_relative && __builtin_add_overflow(m->since, start, &d->since))
-        d->since = UINT64_MAX;
-    if (m->until_relative && __builtin_add_overflow(m->until, start, &d->until))
-        d->until = UINT64_MAX;
-}
-
 int verb_dump(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -421,10 +434,9 @@ int verb_dump(int argc, char **argv)
         code = EXIT_ERROR;
         goto end;
     }
-    resolve_moments(d, &m, argv + optind);
-    code = run(d, argv + optind);
+    code = run(d, &m, argv + optind);
     int written = out_done(&d->out);
-    if (code == EXIT_OK)
+    if (written != EXIT_OK && (code == EXIT_OK || code == EXIT_LOSS))
         code = written;
 
 end:

@@ -33,7 +33,7 @@ static const struct verb verbs[] = {
     {"dump", verb_dump, "FILE...", "the events of trace files in time order"},
 };
 
-/* Verbs that the design names and a later release brings. */
+/* Verbs that a later release brings. */
 static const char *const later_verbs[] = {
     "providers", "update", "rotate", "snapshot", "convert", "enable", "disable",  "rundown",
     "mark",      "watch",  "report", "export",   "heap",    "merge",  "manifest", "check",

@@ -386,18 +386,23 @@ static int summary_read(const char *path, struct summary *s)
     return EXIT_OK;
 }
 
+const char *trace_incomplete_why(const struct etl_logfile *lf, bool truncated, uint64_t buffers)
+{
+    if (truncated)
+        return "the file is cut short";
+    if (lf->end_time == 0)
+        return "the session was not closed";
+    if (lf->buffers_written > buffers)
+        return "the header tells of more buffers than there are";
+    return NULL;
+}
+
 /* Why the file is not all there; NULL: it is. */
 static const char *incomplete_why(const struct summary *s)
 {
-    if (s->truncated)
-        return "the file is cut short";
-    if (s->damaged)
-        return "buffers are damaged";
-    if (s->lf->end_time == 0)
-        return "the session was not closed";
-    if (s->lf->buffers_written > s->buffers)
-        return "the header tells of more buffers than there are";
-    return NULL;
+    const char *why = trace_incomplete_why(s->lf, s->truncated, s->buffers);
+
+    return why ? why : s->damaged ? "buffers are damaged" : NULL;
 }
 
 static const char *clock_word(uint32_t type)

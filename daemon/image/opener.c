@@ -111,16 +111,6 @@ static int refresh_target_mounts(struct opener *o, int proc_fd)
     return r;
 }
 
-/* Mount ids are one number space for all mount namespaces. */
-static bool find_mount(struct opener *o, int proc_fd, uint64_t mount_id, struct mount_entry *ret)
-{
-    if (mount_table_find_id(&o->own, mount_id, ret))
-        return true;
-    if (proc_fd < 0 || refresh_target_mounts(o, proc_fd) < 0)
-        return false;
-    return mount_table_find_id(&o->target, mount_id, ret);
-}
-
 static bool find_device(const struct mount_table *t, uint64_t dev_major, uint64_t dev_minor,
                         struct mount_entry *ret)
 {
@@ -133,6 +123,28 @@ static bool find_device(const struct mount_table *t, uint64_t dev_major, uint64_
             return true;
         }
     return false;
+}
+
+/* The mount of a file that is held open with O_PATH. Mount ids are one number space for all mount
+ * namespaces. A mount that neither we nor the process see any more (it has changed its namespace
+ * since) is known by its file system, if that is mounted elsewhere in sight: the device number
+ * cannot have been given to another one as long as the file is held, so the tables are read anew.
+ */
+static bool find_mount(struct opener *o, int proc_fd, const struct statx *sx,
+                       struct mount_entry *ret)
+{
+    if (mount_table_find_id(&o->own, sx->stx_mnt_id, ret))
+        return true;
+    if (proc_fd >= 0 && refresh_target_mounts(o, proc_fd) == 0 &&
+        mount_table_find_id(&o->target, sx->stx_mnt_id, ret))
+        return true;
+
+    if (refresh_own_mounts(o) == 0 &&
+        find_device(&o->own, sx->stx_dev_major, sx->stx_dev_minor, ret))
+        return true;
+    o->target_read = false;
+    return proc_fd >= 0 && refresh_target_mounts(o, proc_fd) == 0 &&
+           find_device(&o->target, sx->stx_dev_major, sx->stx_dev_minor, ret);
 }
 
 static bool is_overlay(const struct mount_entry *e)
@@ -159,7 +171,7 @@ static int check_file(struct opener *o, const struct image_request *req, int pro
         return -ENOENT;
     same_device = sx.stx_dev_major == req->dev_major && sx.stx_dev_minor == req->dev_minor;
 
-    if ((sx.stx_mask & STATX_MNT_ID) && find_mount(o, proc_fd, sx.stx_mnt_id, &mount)) {
+    if ((sx.stx_mask & STATX_MNT_ID) && find_mount(o, proc_fd, &sx, &mount)) {
         if (!mount.local)
             return -EOPNOTSUPP;
         if (mount.dev_major == req->dev_major && mount.dev_minor == req->dev_minor)

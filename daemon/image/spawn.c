@@ -88,7 +88,7 @@ int image_helper_spawn(const char *path, uid_t uid, gid_t gid, int *ret_fd, pid_
     if (pid == 0)
         run_helper(path, uid, gid, theirs, error_write);
 
-    error_write = safe_close(error_write);
+    safe_close(take_fd(&error_write));
     do
         n = read(error_read, &error, sizeof(error));
     while (n < 0 && errno == EINTR);

@@ -382,10 +382,12 @@ int loop_write(struct loop *l, int fd, const void *data, size_t len, uint64_t of
 
 void loop_write_progress(struct loop_write_op *op, int result)
 {
-    if (result == -EINTR || result == -EAGAIN)
+    if ((result == -EINTR || result == -EAGAIN) && op->retries++ < LOOP_WRITE_RETRIES)
         result = 0;
     else if (result == 0 && op->len > 0)
         result = -EIO;
+    else if (result > 0)
+        op->retries = 0;
     if (result >= 0) {
         size_t n = (size_t) result < op->len ? (size_t) result : op->len;
         op->data += n;

@@ -31,7 +31,8 @@ struct loop_write_op {
     uint64_t offset;
     loop_write_fn fn;
     void *userdata;
-    int result; /* epoll back-end: from the writer thread */
+    unsigned retries; /* since the last byte was written */
+    int result;       /* epoll back-end: from the writer thread */
 };
 
 struct loop_backend {
@@ -68,6 +69,10 @@ struct loop {
 /* Slots of the table of fixed buffers: 16384 is the kernel's limit; 64 sessions of 16 MiB need
  * about 1100. Beyond, writes are plain. */
 #define LOOP_RANGES_MAX 4096u
+
+/* A write that the kernel puts off without having written anything is begun again this often. It
+ * ends: somebody who shares the file description can make every write of ours "would block". */
+#define LOOP_WRITE_RETRIES 8u
 
 /* From the back-ends. */
 void loop_watch_ready(struct loop_watch *w, uint32_t revents);

@@ -309,6 +309,11 @@ uint32_t buffers_maximum(const struct buffers *b)
     return b->maximum;
 }
 
+uint32_t buffers_out(const struct buffers *b)
+{
+    return b->out;
+}
+
 uint32_t buffers_allocated(const struct buffers *b)
 {
     return b->allocated;

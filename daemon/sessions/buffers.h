@@ -46,6 +46,7 @@ struct buffer *buffers_get(struct buffers *b, uint32_t index);
 /* More buffers at most; never fewer. */
 int buffers_set_maximum(struct buffers *b, uint32_t maximum);
 uint32_t buffers_maximum(const struct buffers *b);
+uint32_t buffers_out(const struct buffers *b);
 /* As ETW counts: those made so far (the minimum from the start), and how many are not in use. */
 uint32_t buffers_allocated(const struct buffers *b);
 uint32_t buffers_unused(const struct buffers *b);

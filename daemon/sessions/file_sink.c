@@ -42,6 +42,7 @@ struct list {
 struct file_sink {
     struct loop *loop;
     struct worker *worker;
+    struct worker *syncer;
     struct session *session;
     int fd;
     uint32_t buffer_bytes;
@@ -79,8 +80,8 @@ static void pump(struct file_sink *f);
 static void header_write(struct file_sink *f);
 static void header_fired(void *userdata);
 
-int file_sink_new(struct loop *l, struct worker *w, struct session *s, int fd,
-                  struct file_sink **ret)
+int file_sink_new(struct loop *l, struct worker *w, struct worker *syncer, struct session *s,
+                  int fd, struct file_sink **ret)
 {
     int r;
 
@@ -92,6 +93,7 @@ int file_sink_new(struct loop *l, struct worker *w, struct session *s, int fd,
     *f = (struct file_sink){
         .loop = l,
         .worker = w,
+        .syncer = syncer,
         .session = s,
         .fd = fd,
         .buffer_bytes = s->buffer_bytes,
@@ -236,7 +238,7 @@ static void header_written(int result, void *userdata)
                         f->session->properties.name, f->session->properties.log_file,
                         strerror(-result));
         f->on_worker = true;
-        if (worker_submit(f->worker, close_run, close_done, f) < 0) {
+        if (worker_submit(f->syncer, close_run, close_done, f) < 0) {
             close_run(f);
             close_done(f);
         }
@@ -490,6 +492,11 @@ static int write_all(int fd, const uint8_t *data, size_t len)
 static void open_run(void *userdata)
 {
     struct file_sink *f = userdata;
+    /* The library may have opened it so for fear of a FIFO. io_uring would give up instead of
+     * waiting for the disk. */
+    int flags = fcntl(f->fd, F_GETFL);
+    if (flags >= 0 && (flags & O_NONBLOCK))
+        (void) fcntl(f->fd, F_SETFL, flags & ~O_NONBLOCK);
     if (ftruncate(f->fd, 0) < 0) {
         f->job_result = -errno;
         return;
@@ -502,7 +509,7 @@ static void open_run(void *userdata)
     if (!f->job_direct)
         return;
     /* Ours alone: only after the first write, and only where sizes suit every disk. */
-    int flags = fcntl(f->fd, F_GETFL);
+    flags = fcntl(f->fd, F_GETFL);
     if (flags >= 0 && fcntl(f->fd, F_SETFL, flags | O_DIRECT) == 0) {
         ssize_t n = pwrite(f->fd, f->header, HEADER_WRITE, 0);
         if (n != HEADER_WRITE) /* accepted, but it does not work here */

@@ -22,9 +22,10 @@ struct worker;
 
 typedef void (*file_sink_fn)(int result, void *userdata);
 
-/* Takes fd over, also when it fails. Writes nothing before file_sink_open(). */
-int file_sink_new(struct loop *l, struct worker *w, struct session *s, int fd,
-                  struct file_sink **ret);
+/* Takes fd over, also when it fails. Writes nothing before file_sink_open(). syncer: the worker for
+ * the fsync at the end, which may take as long as the disk likes. */
+int file_sink_new(struct loop *l, struct worker *w, struct worker *syncer, struct session *s,
+                  int fd, struct file_sink **ret);
 /* No write and no job may be under way: after file_sink_close(), or before file_sink_open(). */
 struct file_sink *file_sink_free(struct file_sink *f);
 

@@ -58,6 +58,11 @@ uint32_t session_inert_flags(const struct session *s)
     return s->inert_flags;
 }
 
+uint32_t session_buffers_left(const struct session *s)
+{
+    return buffers_maximum(s->buffers) - buffers_out(s->buffers);
+}
+
 uint32_t session_events_lost(const struct session *s)
 {
     uint64_t sum = 0;

@@ -76,5 +76,9 @@ uint32_t session_inert_flags(const struct session *s);
  * end (its file has the maximum size, or it has been flushed for the last time). */
 void *session_reserve(struct session *s, uint16_t cpu, uint64_t stamp, uint32_t size);
 
+/* Buffers that can still be opened before events are lost: who writes much at once (rundown) stops
+ * when few are left, and goes on when the loop has written some. */
+uint32_t session_buffers_left(const struct session *s);
+
 /* Losses that happened before the router: counts written and lost, marks the present buffer. */
 void session_count_lost(struct session *s, enum loss_cause cause, uint64_t events);

@@ -23,7 +23,8 @@ struct worker;
 
 struct sessions_env {
     struct loop *loop;
-    struct worker *files; /* for calls on log files */
+    struct worker *files;  /* for calls on log files that take a moment */
+    struct worker *syncer; /* for those that take as long as the disk likes */
     struct router *router;
     struct kernel_logger *kernel;
     const struct etw_conf *conf;

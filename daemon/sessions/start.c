@@ -240,7 +240,7 @@ static void check_done(void *userdata)
         start_fail_errno(op, r, "no memory for the session's buffers");
         return;
     }
-    r = file_sink_new(ss->env.loop, ss->env.files, s, take_fd(&op->fd), &s->sink);
+    r = file_sink_new(ss->env.loop, ss->env.files, ss->env.syncer, s, take_fd(&op->fd), &s->sink);
     if (r < 0) {
         start_fail_errno(op, r, "no memory for the session's log file");
         return;

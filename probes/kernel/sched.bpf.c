@@ -37,7 +37,7 @@ static __always_inline bool slice_ended(struct task_struct *prev)
     uint64_t slice = SLICE_NS;
 
     if (bpf_core_field_exists(with_slice->slice))
-        bpf_core_read(&slice, sizeof(slice), &with_slice->slice);
+        slice = with_slice->slice;
     return ran >= slice;
 }
 

@@ -109,10 +109,10 @@
 /* STOP and FLUSH wait at most this long for records still under way. */
 #define ETWD_DRAIN_MS 500
 /* Requests of one connection that wait for an answer; more are read when some are answered. */
-#define ETWD_CONNECTION_REQUESTS 64
+#define ETWD_CONNECTION_REQUESTS 16
 /* Replies that wait because the client does not read; then nothing more is read from it, and when
  * it takes none of them for this time it is cut off. */
-#define ETWD_CONNECTION_REPLIES 64
+#define ETWD_CONNECTION_REPLIES 32
 #define ETWD_CONNECTION_STALL_S 10
 /* Messages read from one connection before the others have their turn. */
 #define ETWD_CONNECTION_BATCH 16
@@ -140,8 +140,8 @@
          "maximum buffers of a kernel session that names none: 16 MiB ride out a disk's pause")    \
     CONF(IoUring, io_uring, 1, 0, 1, "0: epoll and a writer thread, as where io_uring is refused") \
     CONF(DirectIO, direct_io, 0, 0, 1,                                                             \
-         "1: log files bypass the page cache where alignment allows; costs three times the CPU, "  \
-         "keeps other files cached")                                                               \
+         "1: log files bypass the page cache where alignment allows: more CPU, other files stay "  \
+         "cached")                                                                                 \
     CONF(PassIntervalUs, pass_interval_us, 3000, 200, 100000,                                      \
          "between router passes while a kernel session runs")                                      \
     CONF(ImageTimeoutMs, image_timeout_ms, 2000, 10, 60000,                                        \

@@ -114,8 +114,13 @@ static void serve(struct fake_daemon *d, int fd)
         d->last_uid = peer.uid;
     }
     pthread_mutex_unlock(&d->lock);
-    if (hello->body_case == ETWD__MESSAGE__BODY_HELLO && hello->hello->protocol == ETWD_PROTOCOL &&
-        strncmp(hello->hello->library, "libetw ", 7) == 0 && d->behaviour != FAKE_CLOSE_HELLO) {
+    if (d->behaviour == FAKE_SILENT) {
+        char byte;
+        (void) !recv(fd, &byte, 1, 0); /* until the other side gives up */
+    } else if (hello->body_case == ETWD__MESSAGE__BODY_HELLO &&
+               hello->hello->protocol == ETWD_PROTOCOL &&
+               strncmp(hello->hello->library, "libetw ", 7) == 0 &&
+               d->behaviour != FAKE_CLOSE_HELLO) {
         reply_hello(fd, hello, d->behaviour == FAKE_REFUSE_HELLO ? d->reply_status : 0);
         if (d->behaviour != FAKE_REFUSE_HELLO)
             serve_request(d, fd);

@@ -17,6 +17,7 @@ enum fake_behaviour {
     FAKE_ANSWER,        /* hello, then the reply */
     FAKE_REFUSE_HELLO,  /* hello with reply_status */
     FAKE_CLOSE_HELLO,   /* close at the hello */
+    FAKE_SILENT,        /* never answer the hello */
     FAKE_CLOSE_REQUEST, /* hello, take the request, close */
     FAKE_WRITE_CLOSE,   /* the same, but write into the file that came with it first */
     FAKE_NO_BODY,       /* success without a session */

@@ -14,9 +14,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fake-daemon.h"
@@ -296,6 +299,39 @@ START_TEST(daemon_that_comes_back)
 }
 END_TEST
 
+START_TEST(daemon_that_hangs)
+{
+    struct timespec a, b;
+
+    d->behaviour = FAKE_SILENT;
+    (void) clock_gettime(CLOCK_MONOTONIC, &a);
+    ck_assert_uint_eq(query(), ERROR_WMI_SERVER_UNAVAILABLE);
+    (void) clock_gettime(CLOCK_MONOTONIC, &b);
+    ck_assert_int_ge(b.tv_sec - a.tv_sec, 9); /* it was given its time */
+}
+END_TEST
+
+START_TEST(queue_of_a_hanging_daemon)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    char *path = test_path("stopped.sock");
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), waiting;
+
+    /* Nobody accepts, and the queue is full. */
+    strcpy(sa.sun_path, path);
+    ck_assert_int_eq(bind(listener, (const struct sockaddr *) &sa, sizeof(sa)), 0);
+    ck_assert_int_eq(listen(listener, 0), 0);
+    do {
+        waiting = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        ck_assert_int_ge(waiting, 0);
+    } while (connect(waiting, (const struct sockaddr *) &sa, sizeof(sa)) == 0);
+    ck_assert_int_eq(errno, EAGAIN);
+    ck_assert_int_eq(setenv("ETWD_SOCKET", path, 1), 0);
+    ck_assert_uint_eq(query(), ERROR_WMI_SERVER_UNAVAILABLE);
+    free(path);
+}
+END_TEST
+
 START_TEST(empty_environment_means_the_default)
 {
     /* Whoever listens there, it is not the fake daemon. */
@@ -354,6 +390,8 @@ int main(int argc, char *argv[])
     tcase_add_test(c, signals_do_not_interrupt);
     tcase_add_test(c, cancellation_waits);
     tcase_add_test(c, daemon_that_comes_back);
+    tcase_add_test(c, daemon_that_hangs);
+    tcase_add_test(c, queue_of_a_hanging_daemon);
     tcase_add_test(c, empty_environment_means_the_default);
     tcase_add_test(c, privileged_program_ignores_the_environment);
     suite_add_tcase(s, c);

@@ -54,10 +54,7 @@ static uint64_t source_begin(struct router_source *base, uint64_t now)
 {
     struct source *s = (struct source *) base;
     uint32_t need = b.n_sources * (BATCH_BYTES / b.session->buffer_bytes + 2);
-    if (s->next < s->n ||
-        buffers_maximum(b.session->buffers) -
-                (buffers_allocated(b.session->buffers) - buffers_unused(b.session->buffers)) <
-            need)
+    if (s->next < s->n || session_buffers_left(b.session) < need)
         return now;
     s->next = 0;
     for (uint32_t i = 0; i < s->n; i++)
@@ -171,7 +168,7 @@ static int setup(const char *path, enum loop_backend_kind kind, uint32_t event_s
         return -errno;
     if ((r = buffers_new(b.loop, b.session->buffer_bytes, 2 * b.n_sources, 256,
                          &b.session->buffers)) < 0 ||
-        (r = file_sink_new(b.loop, b.worker, b.session, fd, &b.session->sink)) < 0)
+        (r = file_sink_new(b.loop, b.worker, b.worker, b.session, fd, &b.session->sink)) < 0)
         return r;
     b.sources = calloc(b.n_sources, sizeof(*b.sources));
     if (!b.sources)

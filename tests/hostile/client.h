@@ -196,6 +196,13 @@ static inline uint32_t client_stop(int sock, const char *name)
     return client_control(sock, name, 0, ETWD__CONTROL_SESSION__CODE__STOP);
 }
 
+/* Growth of etwd that attacks of a few seconds may leave: an allocator's habits, not what they
+ * sent. A sanitizer keeps freed memory. */
+static inline size_t client_memory_slack_kb(void)
+{
+    return getenv("ETW_SANITIZED") ? 1024 * 1024 : 64 * 1024;
+}
+
 /* Waits until etwd holds this many descriptors: connections end in their own time. */
 static inline void client_wait_fds(const struct test_daemon *d, size_t wanted)
 {

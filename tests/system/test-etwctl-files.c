@@ -751,6 +751,10 @@ START_TEST(incomplete_files)
     ck_assert_int_eq(o.status, 4);
     ck_assert_ptr_nonnull(strstr(o.out, "cut short"));
     test_output_done(&o);
+    test_etwctl(&o, "dump", file);
+    ck_assert_int_eq(o.status, 4);
+    ck_assert_ptr_nonnull(strstr(o.err, "cut short"));
+    test_output_done(&o);
     free(file);
 
     /* a whole buffer less than the header tells */
@@ -787,6 +791,10 @@ START_TEST(incomplete_files)
     ck_assert(test_json_bool(s, "complete"));
     ck_assert_uint_eq(test_json_u64(s, "events_lost"), 41);
     json_object_put(s);
+    test_etwctl(&o, "dump", file);
+    ck_assert_int_eq(o.status, 4);
+    ck_assert_ptr_nonnull(strstr(o.err, "41 events"));
+    test_output_done(&o);
     free(file);
 }
 END_TEST

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "etl/file.h"
+#include "etl/iterate.h"
 #include "etl/layout.h"
 #include "hostile/client.h"
 
@@ -311,7 +312,7 @@ START_TEST(many_and_lists)
     for (int i = 0; i < 100; i += 2) {
         Etwd__Message m = ETWD__MESSAGE__INIT;
         Etwd__ControlSession body = ETWD__CONTROL_SESSION__INIT;
-        body.handle = (uint64_t) (2 + i);
+        body.handle = 2 + (uint64_t) i;
         body.code = STOP;
         m.id = 1000 + (uint64_t) i;
         m.body_case = ETWD__MESSAGE__BODY_CONTROL_SESSION;
@@ -461,6 +462,8 @@ START_TEST(file_rules)
         {"a memfd", memfd_create("x", MFD_CLOEXEC), ETW_ERROR_BAD_PATHNAME},
         {"a proc file", open("/proc/self/comm", O_RDWR | O_CLOEXEC), ETW_ERROR_BAD_PATHNAME},
         {"write-only", open(path, O_WRONLY | O_CLOEXEC), 0},
+        {"non-blocking", open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC), 0},
+        {"in memory", open("/dev/shm", O_RDWR | O_TMPFILE | O_NONBLOCK | O_CLOEXEC, 0600), 0},
         {"a file", open(path, O_RDWR | O_CLOEXEC), 0},
         {"without a name", open(path, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600), 0},
     };
@@ -804,6 +807,121 @@ START_TEST(many_processors)
 }
 END_TEST
 
+/* Events of the file by reason of ClockSync. */
+static unsigned clock_syncs(const char *path, uint32_t reason)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct etl_file *f;
+    const struct etl_buffer_ref *refs;
+    size_t n;
+    bool truncated;
+    unsigned found = 0;
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(etl_file_open_fd(fd, &f), 0);
+    ck_assert_int_eq(etl_file_index(f, &refs, &n, &truncated), 0);
+    uint8_t *buf = malloc(etl_file_buffer_bytes(f));
+    for (size_t i = 1; i < n; i++) {
+        struct etl_buffer_info info;
+        struct etl_iter it;
+        struct etl_event e;
+        size_t len;
+        ck_assert_int_eq(
+            etl_file_read_buffer(f, &refs[i], buf, etl_file_buffer_bytes(f), &info, &len), 0);
+        etl_iter_init(&it, buf, len, info.end);
+        while (etl_iter_next(&it, &e) == 1) {
+            struct etl_LinuxEtwd_ClockSync data;
+            if (!etw_guid_equal(&e.guid, &etl_rows[ETL_ROW_LinuxEtwd_ClockSync].guid) ||
+                e.data_size != sizeof(data))
+                continue;
+            memcpy(&data, e.data, sizeof(data));
+            if (data.Reason != reason)
+                continue;
+            found++;
+            ck_assert_uint_ge(data.Boottime + ETW_NSEC_PER_SEC,
+                              data.Monotonic); /* read in this order */
+            ck_assert_uint_gt(data.Realtime, data.Boottime);
+        }
+    }
+    free(buf);
+    etl_file_free(f);
+    close(fd);
+    return found;
+}
+
+/* Somebody sets the wall clock (to what it is): every session learns of it. */
+START_TEST(clock_is_set)
+{
+    test_need_root();
+    begin();
+    int sock = client_new();
+    char *paths[2] = {test_path("clock0"), test_path("clock1")};
+    ck_assert_uint_eq(start_status(sock, &(struct start){.name = "clock0"}), 0);
+    ck_assert_uint_eq(start_status(sock, &(struct start){.name = "clock1"}), 0);
+    struct timespec now;
+    ck_assert_int_eq(clock_gettime(CLOCK_REALTIME, &now), 0);
+    if (clock_settime(CLOCK_REALTIME, &now) < 0)
+        test_skip("the clock cannot be set here: %s", strerror(errno));
+    usleep(200000);
+    for (int i = 0; i < 2; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "clock%d", i);
+        ck_assert_uint_eq(client_stop(sock, name), 0);
+        ck_assert_uint_eq(clock_syncs(paths[i], 1), 1);
+        ck_assert_uint_ge(clock_syncs(paths[i], 4), 1);
+        free(paths[i]);
+    }
+    safe_close(sock);
+    end();
+}
+END_TEST
+
+/* Started by nobody: plain sessions are served, the kernel's events are not, and it says why. */
+START_TEST(without_rights)
+{
+    test_need_root();
+    char *script = test_path("etwd-as-nobody");
+    char *real = strdup(test_env("ETWD"));
+    FILE *f = fopen(script, "we");
+    fprintf(f,
+            "#!/bin/sh\nchown nobody \"$2\"\nexec setpriv --reuid=65534 --regid=65534 "
+            "--clear-groups --bounding-set=-all %s \"$@\"\n",
+            real);
+    fclose(f);
+    ck_assert_int_eq(chmod(script, 0755), 0);
+    ck_assert_int_eq(chmod(test_tempdir(), 0777), 0);
+    ck_assert_int_eq(setenv("ETWD", script, 1), 0);
+    begin();
+    int sock = client_new();
+    Etwd__Message m = ETWD__MESSAGE__INIT, *reply;
+    Etwd__QueryDaemon query = ETWD__QUERY_DAEMON__INIT;
+    m.body_case = ETWD__MESSAGE__BODY_QUERY_DAEMON;
+    m.query_daemon = &query;
+    reply = client_call(sock, &m, NULL, 0);
+    ck_assert(!reply->daemon_reply->kernel_available);
+    ck_assert_str_ne(reply->daemon_reply->kernel_unavailable_why, "");
+    ck_assert(!reply->daemon_reply->image_helper);
+    ck_assert_str_eq(reply->daemon_reply->user, "uid 65534");
+    wire_message_free(reply);
+    static const struct etw_guid kernel = {
+        0x9e814aad, 0x3204, 0x11d2, {0x9a, 0x82, 0x00, 0x60, 0x08, 0xa8, 0x69, 0x39}};
+    reply = start(
+        sock,
+        &(struct start){.name = "NT Kernel Logger", .kernel = true, .guid = &kernel, .flags = 1});
+    ck_assert_uint_eq(reply->status, ETW_ERROR_NOT_SUPPORTED);
+    ck_assert_str_ne(reply->reason, "");
+    wire_message_free(reply);
+    char *path = test_path("plain");
+    ck_assert_uint_eq(start_status(sock, &(struct start){.name = "plain"}), 0);
+    ck_assert_uint_eq(client_stop(sock, "plain"), 0);
+    check_file(path, 2, true);
+    safe_close(sock);
+    end();
+    free(path);
+    free(real);
+    free(script);
+}
+END_TEST
+
 START_TEST(command_line)
 {
     static const struct {
@@ -858,6 +976,8 @@ static Suite *suite(void)
     tcase_add_test(t, killed);
     tcase_add_test(t, one_daemon_a_socket);
     tcase_add_test(t, many_processors);
+    tcase_add_test(t, clock_is_set);
+    tcase_add_test(t, without_rights);
     tcase_add_test(t, command_line);
     suite_add_tcase(s, t);
     return s;

@@ -67,7 +67,8 @@ static inline void fixture_session(struct fixture *f, const struct fixture_param
                      0);
     int fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(file_sink_new(f->loop, f->worker, f->session, fd, &f->session->sink), 0);
+    ck_assert_int_eq(
+        file_sink_new(f->loop, f->worker, f->worker, f->session, fd, &f->session->sink), 0);
 }
 
 /* The first buffer into the file; from then on buffers are written. */

@@ -35,14 +35,20 @@ static uint64_t last_stamp, last_key[2]; /* of the last event; of the last two p
 static uint32_t last_size;
 static uint64_t lost[LOSS_CAUSES];
 
+/* Check writes to a file at each of its assertions: not where there are thousands. */
+#define must(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            ck_abort_msg("%s", #condition);                                                        \
+    } while (0)
+
 static size_t put(size_t at, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     int n = vsnprintf(log_text + at, sizeof(log_text) - at, format, args);
     va_end(args);
-    ck_assert_int_ge(n, 0);
-    ck_assert_uint_lt(at + (size_t) n, sizeof(log_text));
+    must(n >= 0 && at + (size_t) n < sizeof(log_text));
     return at + (size_t) n;
 }
 
@@ -63,10 +69,10 @@ void router_emit(struct router *r, enum etl_row row, uint16_t cpu, uint64_t stam
     const struct etl_class_row *c = &etl_rows[row];
     size_t at = strlen(log_text);
 
-    ck_assert_int_eq(etl_event_parse(event, size, &e), 0);
-    ck_assert_uint_eq(e.size, size);
-    ck_assert_uint_eq(e.time_stamp, stamp);
-    ck_assert_ptr_eq(only, target.session);
+    must(etl_event_parse(event, size, &e) == 0);
+    must(e.size == size);
+    must(e.time_stamp == stamp);
+    must(only == target.session);
     at = put(at, "%s.%s", c->class_name, c->event_name);
     if (c->header == ETL_SYSTEM64 && e.process_id == (uint32_t) getpid())
         at = put(at, " <self>");
@@ -620,7 +626,7 @@ START_TEST(short_records)
         for (size_t size = 8; size < kinds[k].size; size++) {
             /* Malloced, so that a checker sees a read beyond. */
             struct etl_record *rec = calloc(1, sizeof(*rec) + size);
-            ck_assert_ptr_nonnull(rec);
+            must(rec);
             rec->size = (uint32_t) (sizeof(*rec) + size);
             rec->registration = kinds[k].kind;
             finish_raw(finish, rec, 1);
@@ -920,8 +926,8 @@ START_TEST(big_table)
     }
     ck_assert_uint_eq(process_table_size(table), 5000);
     for (uint32_t i = 1; i <= 5000; i++) {
-        ck_assert_ptr_nonnull(process_find(table, i * 2));
-        ck_assert_ptr_eq(thread_find(table, i * 2 + 1)->process, process_find(table, i * 2));
+        must(process_find(table, i * 2));
+        must(thread_find(table, i * 2 + 1)->process == process_find(table, i * 2));
     }
     for (uint32_t i = 1; i <= 5000; i++) {
         log_text[0] = '\0';

@@ -296,7 +296,7 @@ START_TEST(lying_records)
     rec->registration = ETL_ROW_COUNT; /* no such row */
     rec = fake_add(a, 0, 4, READY, 4);
     rec->type = 9;
-    rec = fake_add(a, 4, 5, READY, 5); /* no such CPU */
+    fake_add(a, 4, 5, READY, 5); /* no such CPU */
     rec = fake_add(a, 0, 6, READY, 6);
     rec->size = sizeof(*rec); /* nothing in it */
     fake_add(a, 0, 7, READY, 7);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,6 +70,7 @@ int fd_move_up(int fd)
 
 static int connection_socket(int *ret_fd)
 {
+    const struct timeval limit = {.tv_sec = ETW_CLIENT_HELLO_MS / 1000};
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     _cleanup_close_ int fd = -1;
     const char *path;
@@ -86,6 +88,8 @@ static int connection_socket(int *ret_fd)
     if (fd < 0)
         return -errno;
     fd = fd_move_up(fd);
+    /* A stopped daemon whose queue is full would keep connect(2) for ever. */
+    (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     for (;;) {
         if (connect(fd, (const struct sockaddr *) &sa, sizeof(sa)) == 0)
             break;
