@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * etwd's start and end: what needs root first (helper, socket, limits), then the rights it keeps,
- * then the loop with everything on it; SIGTERM or SIGINT ends all sessions in good order. Main
- * thread, which becomes the loop's.
+ * etwd's start and end: what needs root first (etwd-image, socket, limits), then the rights it
+ * keeps, then the loop with everything on it; SIGTERM or SIGINT ends all sessions in good order.
+ * Main thread, which becomes the loop's.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -388,8 +388,7 @@ static void answer(const struct image_identity *id, void *userdata)
         e->answered(e->userdata);
 }
 
-/* Asks when the answer is not there. Afterwards the file is answered or waiting. */
-static void image_ask(struct events *e, const struct image *image, uint32_t pid, bool appears)
+void events_image_ask(struct events *e, const struct image *image, uint32_t pid, bool appears)
 {
     struct image_file *f = image->file;
     int r;
@@ -414,6 +413,21 @@ static void image_ask(struct events *e, const struct image *image, uint32_t pid,
     f->answered = true;
 }
 
+/* The stamp of an event that waits. It lands in another buffer than the process's Start or End of
+ * the same moment, and readers cannot tell which of two events with one stamp came first. */
+static uint64_t waiting_stamp(enum etl_row row, uint64_t stamp)
+{
+    switch (row) {
+    case ETL_ROW_Image_Load:
+    case ETL_ROW_Image_DCStart:
+        return stamp + 1;
+    case ETL_ROW_Image_UnLoad:
+        return stamp - 1;
+    default:
+        return stamp;
+    }
+}
+
 void events_image(struct events *e, enum etl_row row, const struct event_context *c, uint32_t pid,
                   const struct image *image)
 {
@@ -421,7 +435,7 @@ void events_image(struct events *e, enum etl_row row, const struct event_context
 
     if (!events_wanted(e, row))
         return;
-    image_ask(e, image, pid, row == ETL_ROW_Image_Load || row == ETL_ROW_Image_DCStart);
+    events_image_ask(e, image, pid, row == ETL_ROW_Image_Load || row == ETL_ROW_Image_DCStart);
     if (f->waiting) {
         /* A helper that hangs beside a storm of forks: the rest goes without identity. */
         struct pending_image *p = e->n_waiting < ETW_IMAGE_WAITERS_MAX ? malloc(sizeof(*p)) : NULL;
@@ -435,6 +449,7 @@ void events_image(struct events *e, enum etl_row row, const struct event_context
                 .number = e->waiting_next++,
                 .at = e->waiting_last,
             };
+            p->context.stamp = waiting_stamp(row, c->stamp);
             *f->pending_last = p;
             f->pending_last = &p->next_of_file;
             *e->waiting_last = p;

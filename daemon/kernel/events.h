@@ -71,7 +71,11 @@ void events_thread(struct events *e, enum etl_row row, const struct event_contex
                    const struct thread *th);
 void events_exec(struct events *e, const struct event_context *c, uint32_t tgid, uint32_t old_tid,
                  uint64_t old_key, uint64_t new_key, const char *path, size_t path_size);
-/* The image event, and before it what identifies the file. Waits when that is being asked. */
+/* Asks for what is not known of the image's file; appears: a Load or DCStart. Afterwards the file
+ * is answered or waiting. */
+void events_image_ask(struct events *e, const struct image *image, uint32_t pid, bool appears);
+/* The image event, and before it what identifies the file. Waits when that is being asked,
+ * and then has a stamp that is one nanosecond later (Load) or earlier (UnLoad). */
 void events_image(struct events *e, enum etl_row row, const struct event_context *c, uint32_t pid,
                   const struct image *image);
 /* The same for something that is no mapping of a process: the kernel. */

@@ -345,19 +345,13 @@ static void on_map(struct finish *f, const struct event_context *c, const struct
                    const char *path)
 {
     struct process *p = process_find(f->table, r->tgid);
-    struct image_key key = {
-        .dev_major = r->file.dev_major,
-        .dev_minor = r->file.dev_minor,
-        .inode = r->file.inode,
-        .change_time_ns = r->file.change_time_ns,
-    };
     struct image_file *file;
     size_t i;
 
     if (!f->images || !p || p->start != r->leader_start || p->exec_id != r->exec_id ||
         r->start >= r->end)
         return;
-    if (image_file_get(f->table, &key, path, r->path_size, &file) < 0)
+    if (image_file_of(f->table, r, path, &file) < 0)
         return;
     while (image_overlap(p, r->start, r->end, &i) == 0) {
         struct image *old = &p->images[i];

@@ -5,12 +5,13 @@
  *
  * Starts, updates and stops are operations that run one after the other, each a chain of steps:
  *
- *   start   worker: rings, programs | T0 := now, the merge held at T0 | drain to T0, beside it
- *           the worker's walk | table := walk, rundown stamped T0, masks on, merge released
- *   update  the same with the new masks, then worker: programs nobody needs
- *   stop    worker: configuration, walk | T := now, merge held | drain to T | rundown stamped T,
- *           masks off, merge released | worker: programs nobody else needs, beside it waiting image
- *           events get their answers | the last two events
+ *   start   worker: rings, programs, a first walk | its files are asked for, and waited for a
+ *           while | T0 := now, the merge held at T0 | drain to T0, beside it the worker's walk |
+ * table := walk, masks on, answered | rundown stamped T0, as fast as the session has buffers |
+ * merge released update  the same with the new masks, then worker: programs nobody needs stop
+ * worker: configuration, walk | T := now, merge held | drain to T | rundown stamped T, masks off,
+ * merge released | worker: programs nobody else needs, beside it waiting image events get their
+ * answers | the last two events
  *
  * While the merge is held at T the process table stands exactly at T.
  */
@@ -37,6 +38,14 @@
 #include "kernel/walk.h"
 #include "sessions/session.h"
 
+/* Between steps of a rundown that waits for free buffers; and how long it waits while none becomes
+ * free, as when the disk hangs: the merge is held meanwhile, for all sessions. */
+#define STEP_NS 1000000ULL
+#define PATIENCE_NS (2 * ETW_NSEC_PER_SEC)
+/* How long a start waits for what etwd-image says about the files that are mapped: some
+ * milliseconds are usual. What is not known then comes late. */
+#define ASK_NS (500 * 1000000ULL)
+
 enum operation_kind { START, UPDATE, STOP };
 
 struct traced {
@@ -57,7 +66,15 @@ struct operation {
     struct program_needs before, needs;
     bool walk_images;
     struct walk *walk;
+    struct image_file **files; /* asked for ahead of the rundown */
+    size_t n_files;
     struct sysconfig *config;
+    struct rundown *rundown;
+    struct loop_timer *timer; /* between its steps */
+    struct loop_timer *ask_timer;
+    bool asking;             /* START, UPDATE: files are waited for */
+    uint32_t buffers_left;   /* as the last step saw it */
+    uint64_t patience_until; /* no buffer has become free: then it goes on, and events are lost */
     uint64_t stamp;
     unsigned waiting;      /* steps that go on side by side */
     uint64_t images_until; /* STOP: waiting image events below this number may be ours */
@@ -159,6 +176,12 @@ int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
 static void operation_free(struct operation *op)
 {
     rings_free(op->rings);
+    rundown_free(op->rundown);
+    loop_timer_free(op->timer);
+    loop_timer_free(op->ask_timer);
+    for (size_t i = 0; i < op->n_files; i++)
+        image_file_unref(op->files[i]);
+    free(op->files);
     walk_free(op->walk);
     sysconfig_free(op->config);
     free(op);
@@ -294,7 +317,8 @@ static void operation_end(struct operation *op, int result)
     operation_free(op);
     /* What done() asks for runs at once when nothing waits: it must not be begun again. */
     bool waiting = k->first != NULL;
-    done(result, userdata);
+    if (done)
+        done(result, userdata);
     if (waiting && k->first && operation_run(k) < 0)
         operation_end(k->first, -ENOMEM);
 }
@@ -331,12 +355,13 @@ static void operation_fail(struct operation *op)
     }
 }
 
-static struct rundown rundown_of(struct operation *op)
+static struct rundown_params rundown_of(struct operation *op, enum rundown_kind kind)
 {
     struct kernel_logger *k = op->logger;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-    return (struct rundown){
+    return (struct rundown_params){
+        .kind = kind,
         .events = k->events,
         .table = k->table,
         .kernel = &k->kernel,
@@ -345,6 +370,41 @@ static struct rundown rundown_of(struct operation *op)
         .target = &op->traced->target,
         .stamp = op->stamp,
     };
+}
+
+static void rundown_written(struct operation *op);
+
+/* Writes the rundown at the pace at which the session's buffers are written. */
+static void rundown_go_on(void *userdata)
+{
+    struct operation *op = userdata;
+    struct session *s = op->traced->target.session;
+    uint64_t now = etw_clock_boottime();
+    uint32_t left = session_buffers_left(s);
+
+    if (left > op->buffers_left)
+        op->patience_until = now + PATIENCE_NS;
+    if (op->rundown && !rundown_step(op->rundown, op->timer && now < op->patience_until)) {
+        op->buffers_left = session_buffers_left(s);
+        if (loop_timer_arm(op->timer, now + STEP_NS) == 0)
+            return;
+        (void) rundown_step(op->rundown, false);
+    }
+    op->rundown = rundown_free(op->rundown);
+    rundown_written(op);
+}
+
+/* Without memory for it the rundown is missing. */
+static void rundown_begin(struct operation *op, const struct rundown_params *p)
+{
+    int r = rundown_new(p, &op->rundown);
+    if (r < 0)
+        log_warning("kernel rundown: %s: what is there is not described", strerror(-r));
+    if (!op->timer && loop_timer_new(op->logger->loop, rundown_go_on, op, &op->timer) < 0)
+        op->timer = NULL;
+    op->buffers_left = session_buffers_left(op->traced->target.session);
+    op->patience_until = etw_clock_boottime() + PATIENCE_NS;
+    rundown_go_on(op);
 }
 
 /* START, UPDATE: the table stands at T0 and the walk is there. */
@@ -365,18 +425,16 @@ static void begin_described(struct operation *op)
     memcpy(old, t->target.masks, sizeof(old));
     memcpy(t->target.masks, op->masks, sizeof(t->target.masks));
     router_set_masks(k->router, t->target.session, op->masks);
-    struct rundown r = rundown_of(op);
+    struct rundown_params p = rundown_of(op, op->kind == START ? RUNDOWN_START : RUNDOWN_UPDATE);
+    memcpy(p.old_masks, old, sizeof(p.old_masks));
     if (op->kind == START) {
+        /* The probes are on: whoever waits may go on, and the session's file begin. */
+        kernel_done_fn done = op->done;
+        op->done = NULL;
         t->target.begin = op->stamp;
-        rundown_start(&r);
-        operation_end(op, 0);
-        return;
+        done(0, op->userdata);
     }
-    rundown_update(&r, old);
-    router_hold(k->router, UINT64_MAX);
-    op->needs = needs_with(k, t, t->target.masks);
-    if (worker_submit(k->worker, let_go_run, let_go_done, op) < 0)
-        operation_end(op, 0); /* they stay until the next change */
+    rundown_begin(op, &p);
 }
 
 static void begin_step(struct operation *op)
@@ -388,7 +446,7 @@ static void begin_step(struct operation *op)
 static void walk_run(void *userdata)
 {
     struct operation *op = userdata;
-    op->result = programs_walk(op->logger->programs, op->walk_images, &op->walk);
+    op->result = programs_walk(op->logger->programs, op->walk_images, true, &op->walk);
 }
 
 static void walk_done(void *userdata)
@@ -404,21 +462,14 @@ static void drained(bool complete, void *userdata)
     begin_step(op);
 }
 
-static void attached(void *userdata)
+/* T0: every probe is there. What happens from now on is in the trace. */
+static void begin_now(struct operation *op)
 {
-    struct operation *op = userdata;
     struct kernel_logger *k = op->logger;
     bool images;
 
-    if (op->rings)
-        k->rings = TAKE_PTR(op->rings);
-    if (op->result == 0 && k->rings)
-        op->result = rings_attach(k->rings, k->router, lost, k);
-    if (op->result < 0) {
-        operation_fail(op);
-        return;
-    }
-    /* T0: every probe is there. What happens from now on is in the trace. */
+    op->asking = false;
+    op->walk = walk_free(op->walk);
     op->stamp = etw_clock_boottime();
     router_hold(k->router, op->stamp);
     op->waiting = 1;
@@ -438,6 +489,73 @@ static void attached(void *userdata)
         begin_step(op);
 }
 
+static bool files_wait(const struct operation *op)
+{
+    for (size_t i = 0; i < op->n_files; i++)
+        if (op->files[i]->waiting)
+            return true;
+    return false;
+}
+
+static void asked_long_enough(void *userdata)
+{
+    begin_now(userdata);
+}
+
+/* Asks for every file that the first walk saw, so that the rundown, which holds up the merge, finds
+ * the answers. Without memory they come late. */
+static void ask_ahead(struct operation *op)
+{
+    struct kernel_logger *k = op->logger;
+    const struct etl_record *rec;
+    size_t offset = 0, cap = 0;
+
+    while ((rec = walk_next(op->walk, &offset))) {
+        struct raw_map m;
+        struct image_file *file;
+        if (rec->registration != RAW_MAP)
+            continue;
+        memcpy(&m, rec + 1, sizeof(m));
+        if (m.path_size > rec->size - sizeof(*rec) - sizeof(m) ||
+            image_file_of(k->table, &m, (const char *) (rec + 1) + sizeof(m), &file) < 0)
+            continue;
+        if (op->n_files == cap) {
+            cap = cap ? cap * 2 : 64;
+            struct image_file **files = reallocarray(op->files, cap, sizeof(*files));
+            if (!files) {
+                image_file_unref(file);
+                return;
+            }
+            op->files = files;
+        }
+        struct image image = {m.start, m.end, m.offset, file};
+        op->files[op->n_files++] = file;
+        events_image_ask(k->events, &image, m.tgid, true);
+    }
+}
+
+static void attached(void *userdata)
+{
+    struct operation *op = userdata;
+    struct kernel_logger *k = op->logger;
+
+    if (op->rings)
+        k->rings = TAKE_PTR(op->rings);
+    if (op->result == 0 && k->rings)
+        op->result = rings_attach(k->rings, k->router, lost, k);
+    if (op->result < 0) {
+        operation_fail(op);
+        return;
+    }
+    if (op->walk)
+        ask_ahead(op);
+    if (files_wait(op) && loop_timer_new(k->loop, asked_long_enough, op, &op->ask_timer) == 0 &&
+        loop_timer_arm(op->ask_timer, etw_clock_boottime() + ASK_NS) == 0)
+        op->asking = true;
+    else
+        begin_now(op);
+}
+
 static void attach_run(void *userdata)
 {
     struct operation *op = userdata;
@@ -450,6 +568,12 @@ static void attach_run(void *userdata)
         op->result = programs_attach(k->programs, op->rings ? op->rings : k->rings, op->needs);
     if (op->result == 0 && op->traced->sysconfig && op->kind == START)
         op->result = sysconfig_read(&op->config);
+    /* The files that are mapped now, without holding up anything. */
+    if (op->result == 0 && op->needs.images && !op->before.images) {
+        int r = programs_walk(k->programs, true, false, &op->walk);
+        if (r < 0)
+            log_debug("kernel rundown: cannot walk ahead: %s", strerror(-r));
+    }
     if (op->result == 0 && !k->kernel_known && op->needs.images) {
         kernel_image_read(&k->kernel);
         k->kernel_known = true;
@@ -470,6 +594,11 @@ static void images_answered(void *userdata)
     struct kernel_logger *k = userdata;
     struct operation *op = k->first;
 
+    if (op && op->asking && !files_wait(op)) {
+        loop_timer_disarm(op->ask_timer);
+        begin_now(op);
+        return;
+    }
     if (!op || !op->images_wanted || events_waiting(k->events) < op->images_until)
         return;
     op->images_wanted = false;
@@ -489,7 +618,6 @@ static void detached(void *userdata)
 /* STOP, after the drain: the table stands at T. */
 static void end_described(bool complete, void *userdata)
 {
-    static const uint32_t none[8];
     struct operation *op = userdata;
     struct kernel_logger *k = op->logger;
     struct traced *t = op->traced;
@@ -497,17 +625,39 @@ static void end_described(bool complete, void *userdata)
     kernel_logger_sync_losses(k);
     if (op->walk)
         rundown_refresh(k->finish, k->table, op->walk);
-    struct rundown r = rundown_of(op);
     t->target.end = op->stamp;
-    rundown_end(&r);
-    router_set_masks(k->router, t->target.session, none);
-    router_hold(k->router, UINT64_MAX);
-    op->images_until = k->events->waiting_next;
-    op->images_wanted = true;
-    op->waiting = 2;
-    if (worker_submit(k->worker, let_go_run, detached, op) < 0)
-        op->waiting--; /* they stay until the next change */
-    images_answered(k);
+    struct rundown_params p = rundown_of(op, RUNDOWN_END);
+    rundown_begin(op, &p);
+}
+
+/* What follows the rundown. */
+static void rundown_written(struct operation *op)
+{
+    static const uint32_t none[8];
+    struct kernel_logger *k = op->logger;
+    struct traced *t = op->traced;
+
+    switch (op->kind) {
+    case START:
+        operation_end(op, 0);
+        break;
+    case UPDATE:
+        router_hold(k->router, UINT64_MAX);
+        op->needs = needs_with(k, t, t->target.masks);
+        if (worker_submit(k->worker, let_go_run, let_go_done, op) < 0)
+            operation_end(op, 0); /* they stay until the next change */
+        break;
+    case STOP:
+        router_set_masks(k->router, t->target.session, none);
+        router_hold(k->router, UINT64_MAX);
+        op->images_until = k->events->waiting_next;
+        op->images_wanted = true;
+        op->waiting = 2;
+        if (worker_submit(k->worker, let_go_run, detached, op) < 0)
+            op->waiting--; /* they stay until the next change */
+        images_answered(k);
+        break;
+    }
 }
 
 static void walked(void *userdata)
@@ -533,7 +683,7 @@ static void end_run(void *userdata)
         return;
     /* Names change while a thread lives. Without the walk the rundown has the ones from the start.
      */
-    r = programs_walk(k->programs, false, &op->walk);
+    r = programs_walk(k->programs, false, true, &op->walk);
     if (r < 0)
         log_warning("kernel rundown: cannot walk the tasks: %s", strerror(-r));
 }

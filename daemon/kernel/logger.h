@@ -28,8 +28,9 @@ bool kernel_logger_available(const struct kernel_logger *k, const char **ret_why
 unsigned kernel_logger_programs(const struct kernel_logger *k);
 
 /* Begins tracing into s: router_add_session, programs for flags, start rundown. done gets 0 or
- * -errno once every probe is attached and the rundown is queued: what happens after that moment is
- * in the trace. Several sessions may be traced at once. */
+ * -errno once every probe is attached: what happens after that moment is in the trace. The rundown
+ * is written from then on, as fast as the session has free buffers: its file should begin now.
+ * Several sessions may be traced at once. */
 typedef void (*kernel_done_fn)(int result, void *userdata);
 int kernel_logger_start(struct kernel_logger *k, struct session *s, const uint32_t masks[8],
                         bool sysconfig, kernel_done_fn done, void *userdata);

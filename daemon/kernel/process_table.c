@@ -410,6 +410,18 @@ int image_file_get(struct process_table *t, const struct image_key *key, const c
     return 0;
 }
 
+int image_file_of(struct process_table *t, const struct raw_map *m, const char *path,
+                  struct image_file **ret)
+{
+    struct image_key key = {
+        .dev_major = m->file.dev_major,
+        .dev_minor = m->file.dev_minor,
+        .inode = m->file.inode,
+        .change_time_ns = m->file.change_time_ns,
+    };
+    return image_file_get(t, &key, path, m->path_size, ret);
+}
+
 int image_add(struct process *p, uint64_t start, uint64_t end, uint64_t offset,
               struct image_file *file)
 {

@@ -134,6 +134,9 @@ void thread_refresh(struct thread *th, const struct raw_task *task);
 /* The one object for a file; takes a reference for the caller. The first path is kept. */
 int image_file_get(struct process_table *t, const struct image_key *key, const char *path,
                    size_t path_size, struct image_file **ret);
+/* The same for a mapping as the probes tell it. */
+int image_file_of(struct process_table *t, const struct raw_map *m, const char *path,
+                  struct image_file **ret);
 /* Puts an image in, where none overlaps it; the caller's reference to the file is taken over on
  * success. -EDQUOT: the process has ETW_PROCESS_IMAGES_MAX. */
 int image_add(struct process *p, uint64_t start, uint64_t end, uint64_t offset,

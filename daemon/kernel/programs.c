@@ -276,7 +276,7 @@ void programs_keep(struct programs *p, struct program_needs needs)
     privilege_restore();
 }
 
-int programs_walk(struct programs *p, bool images, struct walk **ret)
+int programs_walk(struct programs *p, bool images, bool tasks, struct walk **ret)
 {
     const struct unit *u = &p->units[UNIT_WALK];
     int r;
@@ -284,7 +284,8 @@ int programs_walk(struct programs *p, bool images, struct walk **ret)
     if (!u->load)
         return -ENOENT;
     (void) privilege_raise(CAPABILITIES);
-    r = walk_new(bpf_link__fd(u->links[0]), images ? bpf_link__fd(u->links[1]) : -1, ret);
+    r = walk_new(tasks ? bpf_link__fd(u->links[0]) : -1, images ? bpf_link__fd(u->links[1]) : -1,
+                 ret);
     privilege_restore();
     return r;
 }

@@ -39,7 +39,7 @@ static inline bool programs_any(struct program_needs n)
 int programs_attach(struct programs *p, const struct rings *rings, struct program_needs needs);
 /* Lets go of what is not needed. */
 void programs_keep(struct programs *p, struct program_needs needs);
-/* Walks tasks, and executable mappings when `images`. */
-int programs_walk(struct programs *p, bool images, struct walk **ret);
+/* Walks executable mappings, tasks, or both. */
+int programs_walk(struct programs *p, bool images, bool tasks, struct walk **ret);
 /* Attached programs. */
 unsigned programs_count(const struct programs *p);

@@ -14,6 +14,9 @@
 #include "base/clock.h"
 #include "kernel/sysconfig.h"
 
+/* Free buffers that a rundown leaves to others, who write little at the same time. */
+#define LEFT_LOW_MAX 16u
+
 /* What a process is called that began before we looked: its comm, since that is what was asked for
  * (a shell started as `sh` stays `sh` although the file is dash); and since comm has 15 characters
  * the file's name where that goes on from there. */
@@ -72,19 +75,13 @@ static void apply_task(struct process_table *table, const struct walk *w,
 static void apply_map(struct process_table *table, const struct raw_map *m, const char *path)
 {
     struct process *p = process_find(table, m->tgid);
-    struct image_key key = {
-        .dev_major = m->file.dev_major,
-        .dev_minor = m->file.dev_minor,
-        .inode = m->file.inode,
-        .change_time_ns = m->file.change_time_ns,
-    };
     struct image_file *file;
     size_t i;
 
     if (!p || p->images_known || p->start != m->leader_start || p->exec_id != m->exec_id ||
         m->start >= m->end || image_overlap(p, m->start, m->end, &i) == 0)
         return;
-    if (image_file_get(table, &key, path, m->path_size, &file) < 0)
+    if (image_file_of(table, m, path, &file) < 0)
         return;
     if (image_add(p, m->start, m->end, m->offset, file) < 0)
         image_file_unref(file);
@@ -161,20 +158,63 @@ void rundown_refresh(struct finish *f, struct process_table *table, const struct
     free(list);
 }
 
-static void masks_event(const struct rundown *r, enum etl_row row, const uint32_t masks[8])
+/* What is being described. Each step is some events of one process. */
+enum phase { PHASE_HEAD, PHASE_IDLE, PHASE_THREADS, PHASE_IMAGES, PHASE_TAIL, PHASE_DONE };
+
+struct rundown {
+    struct rundown_params p;
+    enum phase phase;
+    struct process **list; /* by tgid */
+    size_t n, at;
+    struct thread *thread; /* the next one */
+    size_t image;
+    uint32_t left_low; /* buffers: at that many it waits */
+};
+
+int rundown_new(const struct rundown_params *p, struct rundown **ret)
+{
+    uint32_t maximum = session_properties(p->target->session)->maximum_buffers;
+
+    struct rundown *r = calloc(1, sizeof(*r));
+    if (!r)
+        return -ENOMEM;
+    r->p = *p;
+    r->left_low = maximum / 4 < LEFT_LOW_MAX ? maximum / 4 : LEFT_LOW_MAX;
+    if (process_table_size(p->table) > 0) {
+        r->list = process_table_list(p->table, &r->n);
+        if (!r->list) {
+            free(r);
+            return -ENOMEM;
+        }
+    }
+    *ret = r;
+    return 0;
+}
+
+struct rundown *rundown_free(struct rundown *r)
+{
+    if (!r)
+        return NULL;
+    free(r->list);
+    free(r);
+    return NULL;
+}
+
+static void masks_event(struct events *e, struct kernel_target *t, uint64_t stamp, enum etl_row row,
+                        const uint32_t masks[8])
 {
     struct event_context c = {
-        .stamp = r->stamp,
+        .stamp = stamp,
         .tid = (uint32_t) gettid(),
         .pid = (uint32_t) getpid(),
-        .only = r->target,
+        .only = t,
     };
-    struct etl_EventTrace_Extension e = {.KernelEventVersion = ETL_KERNEL_EVENT_VERSION};
+    struct etl_EventTrace_Extension x = {.KernelEventVersion = ETL_KERNEL_EVENT_VERSION};
 
     _Static_assert(offsetof(struct etl_EventTrace_Extension, KernelEventVersion) == 32,
                    "eight masks");
-    memcpy(&e, masks, 32);
-    events_fixed(r->events, row, &c, &e, sizeof(e));
+    memcpy(&x, masks, 32);
+    events_fixed(e, row, &c, &x, sizeof(x));
 }
 
 static void complete_event(struct events *e, struct kernel_target *t, uint64_t stamp)
@@ -185,100 +225,142 @@ static void complete_event(struct events *e, struct kernel_target *t, uint64_t s
 
 static const uint32_t no_masks[8];
 
-/* pid 0: one thread a CPU, all of them tid 0, and the kernel. */
-static void describe_idle(const struct rundown *r, const struct event_context *c, bool end)
+static void head(const struct rundown_params *p)
 {
+    struct events *e = p->events;
+    struct kernel_target *t = p->target;
+
+    switch (p->kind) {
+    case RUNDOWN_START:
+        masks_event(e, t, p->stamp, ETL_ROW_EventTrace_EndExtension, no_masks);
+        if (p->sysconfig)
+            sysconfig_emit_network(p->sysconfig, e->router, t->session, p->stamp);
+        masks_event(e, t, p->stamp, ETL_ROW_EventTrace_Extension, t->masks);
+        if (p->sysconfig)
+            sysconfig_emit(p->sysconfig, e->router, t->session, p->stamp);
+        break;
+    case RUNDOWN_UPDATE:
+        masks_event(e, t, p->stamp, ETL_ROW_EventTrace_EndExtension, p->old_masks);
+        masks_event(e, t, p->stamp, ETL_ROW_EventTrace_Extension, t->masks);
+        break;
+    case RUNDOWN_END:
+        if (p->sysconfig)
+            sysconfig_emit(p->sysconfig, e->router, t->session, p->stamp);
+        masks_event(e, t, p->stamp, ETL_ROW_EventTrace_EndExtension, t->masks);
+        break;
+    }
+}
+
+/* pid 0: one thread a CPU, all of them tid 0, and the kernel. */
+static void describe_idle(const struct rundown_params *p)
+{
+    bool end = p->kind == RUNDOWN_END;
+    struct event_context c = {.stamp = p->stamp, .only = p->target};
     struct process idle = {.name = text_new("Idle", 4)};
     struct thread th = {.process = &idle};
 
-    idle.unique_key = process_key(r->table, 0, 0, 0);
+    idle.unique_key = process_key(p->table, 0, 0, 0);
     if (!end)
-        events_process(r->events, ETL_ROW_Process_DCStart, c, &idle, 0);
-    for (unsigned cpu = 0; cpu < r->cpus; cpu++) {
+        events_process(p->events, ETL_ROW_Process_DCStart, &c, &idle, 0);
+    for (unsigned cpu = 0; cpu < p->cpus; cpu++) {
         th.affinity = cpu < 64 ? 1ULL << cpu : 0;
         (void) snprintf(th.comm, sizeof(th.comm), "swapper/%u", cpu % 10000000u);
-        events_thread(r->events, end ? ETL_ROW_Thread_DCEnd : ETL_ROW_Thread_DCStart, c, &th);
+        events_thread(p->events, end ? ETL_ROW_Thread_DCEnd : ETL_ROW_Thread_DCStart, &c, &th);
     }
     if (end)
-        events_process(r->events, ETL_ROW_Process_DCEnd, c, &idle, 0);
-    events_image_known(r->events, end ? ETL_ROW_Image_DCEnd : ETL_ROW_Image_DCStart, c, 0,
-                       r->kernel->base, r->kernel->size, "vmlinux", &r->kernel->id);
+        events_process(p->events, ETL_ROW_Process_DCEnd, &c, &idle, 0);
+    events_image_known(p->events, end ? ETL_ROW_Image_DCEnd : ETL_ROW_Image_DCStart, &c, 0,
+                       p->kernel->base, p->kernel->size, "vmlinux", &p->kernel->id);
     text_unref(idle.name);
 }
 
-/* Every process with what belongs to it. The order within a process differs at start and end. */
-static void describe(const struct rundown *r, bool end)
+/* The next process begins, or all have been described. */
+static void next_process(struct rundown *r)
 {
-    struct event_context c = {.stamp = r->stamp, .only = r->target};
-    size_t n;
-
-    describe_idle(r, &c, end);
-    struct process **list = process_table_list(r->table, &n);
-    for (size_t i = 0; i < n; i++) {
-        const struct process *p = list[i];
-        c.tid = c.pid = p->tgid;
-        if (!end)
-            events_process(r->events, ETL_ROW_Process_DCStart, &c, p, EXIT_STATUS_RUNNING);
-        for (const struct thread *th = p->threads; th; th = th->sibling) {
-            c.tid = th->tid;
-            events_thread(r->events, end ? ETL_ROW_Thread_DCEnd : ETL_ROW_Thread_DCStart, &c, th);
-        }
-        c.tid = p->tgid;
-        if (end)
-            events_process(r->events, ETL_ROW_Process_DCEnd, &c, p, EXIT_STATUS_RUNNING);
-        for (size_t k = 0; k < p->n_images; k++)
-            events_image(r->events, end ? ETL_ROW_Image_DCEnd : ETL_ROW_Image_DCStart, &c, p->tgid,
-                         &p->images[k]);
+    if (r->at == r->n) {
+        r->phase = PHASE_TAIL;
+        return;
     }
-    free(list);
+    r->thread = r->list[r->at]->threads;
+    r->image = 0;
+    r->phase = PHASE_THREADS;
 }
 
-void rundown_start(const struct rundown *r)
+/* One event, or a few. The process comes before its threads at the start, after them at the end. */
+static void describe_threads(struct rundown *r)
 {
-    struct session *s = r->target->session;
+    const struct process *p = r->list[r->at];
+    bool end = r->p.kind == RUNDOWN_END;
+    struct event_context c = {
+        .stamp = r->p.stamp, .tid = p->tgid, .pid = p->tgid, .only = r->p.target};
 
-    masks_event(r, ETL_ROW_EventTrace_EndExtension, no_masks);
-    if (r->sysconfig)
-        sysconfig_emit_network(r->sysconfig, r->events->router, s, r->stamp);
-    masks_event(r, ETL_ROW_EventTrace_Extension, r->target->masks);
-    if (r->sysconfig)
-        sysconfig_emit(r->sysconfig, r->events->router, s, r->stamp);
-    describe(r, false);
-    complete_event(r->events, r->target, r->stamp);
-}
-
-void rundown_update(const struct rundown *r, const uint32_t old[8])
-{
-    uint32_t now[8];
-    bool more = false;
-
-    masks_event(r, ETL_ROW_EventTrace_EndExtension, old);
-    masks_event(r, ETL_ROW_EventTrace_Extension, r->target->masks);
-    /* What was on has been described already. */
-    memcpy(now, r->target->masks, sizeof(now));
-    for (unsigned i = 0; i < 8; i++) {
-        r->target->masks[i] &= ~old[i];
-        more |= r->target->masks[i] != 0;
+    if (!end && r->thread == p->threads)
+        events_process(r->p.events, ETL_ROW_Process_DCStart, &c, p, EXIT_STATUS_RUNNING);
+    if (r->thread) {
+        c.tid = r->thread->tid;
+        events_thread(r->p.events, end ? ETL_ROW_Thread_DCEnd : ETL_ROW_Thread_DCStart, &c,
+                      r->thread);
+        r->thread = r->thread->sibling;
     }
-    if (more)
-        describe(r, false);
-    memcpy(r->target->masks, now, sizeof(now));
-    complete_event(r->events, r->target, r->stamp);
+    if (r->thread)
+        return;
+    c.tid = p->tgid;
+    if (end)
+        events_process(r->p.events, ETL_ROW_Process_DCEnd, &c, p, EXIT_STATUS_RUNNING);
+    r->phase = PHASE_IMAGES;
 }
 
-void rundown_end(const struct rundown *r)
+static void describe_image(struct rundown *r)
 {
-    if (r->sysconfig)
-        sysconfig_emit(r->sysconfig, r->events->router, r->target->session, r->stamp);
-    masks_event(r, ETL_ROW_EventTrace_EndExtension, r->target->masks);
-    describe(r, true);
+    const struct process *p = r->list[r->at];
+    struct event_context c = {
+        .stamp = r->p.stamp, .tid = p->tgid, .pid = p->tgid, .only = r->p.target};
+
+    if (r->image < p->n_images) {
+        events_image(r->p.events,
+                     r->p.kind == RUNDOWN_END ? ETL_ROW_Image_DCEnd : ETL_ROW_Image_DCStart, &c,
+                     p->tgid, &p->images[r->image]);
+        r->image++;
+        return;
+    }
+    r->at++;
+    next_process(r);
+}
+
+bool rundown_step(struct rundown *r, bool pace)
+{
+    struct kernel_target *t = r->p.target;
+    uint32_t masks[8];
+
+    if (r->phase == PHASE_HEAD) {
+        head(&r->p);
+        r->phase = PHASE_IDLE;
+    }
+    /* An update: what was on has been described already. */
+    memcpy(masks, t->masks, sizeof(masks));
+    for (unsigned i = 0; i < 8 && r->p.kind == RUNDOWN_UPDATE; i++)
+        t->masks[i] &= ~r->p.old_masks[i];
+    while (r->phase < PHASE_TAIL && (!pace || session_buffers_left(t->session) > r->left_low)) {
+        if (r->phase == PHASE_IDLE) {
+            describe_idle(&r->p);
+            next_process(r);
+        } else if (r->phase == PHASE_THREADS)
+            describe_threads(r);
+        else
+            describe_image(r);
+    }
+    memcpy(t->masks, masks, sizeof(masks));
+    if (r->phase == PHASE_TAIL) {
+        if (r->p.kind != RUNDOWN_END)
+            complete_event(r->p.events, t, r->p.stamp);
+        r->phase = PHASE_DONE;
+    }
+    return r->phase == PHASE_DONE;
 }
 
 void rundown_finish(struct events *e, struct kernel_target *t, uint64_t stamp)
 {
-    struct rundown r = {.events = e, .target = t, .stamp = stamp};
-
-    masks_event(&r, ETL_ROW_EventTrace_Extension, no_masks);
+    masks_event(e, t, stamp, ETL_ROW_EventTrace_Extension, no_masks);
     complete_event(e, t, stamp);
 }
 

@@ -29,20 +29,31 @@ void rundown_apply(struct process_table *table, const struct walk *w, uint64_t s
  * of processes have been lost, forgets what the walk did not see although it began before. */
 void rundown_refresh(struct finish *f, struct process_table *table, const struct walk *w);
 
-struct rundown {
+enum rundown_kind {
+    RUNDOWN_START,  /* old masks (none), configuration, new masks, what is there */
+    RUNDOWN_UPDATE, /* old masks, new masks, what only the new ones want */
+    RUNDOWN_END,    /* configuration, masks, what is still there; rundown_finish() is to follow */
+};
+
+struct rundown_params {
+    enum rundown_kind kind;
     struct events *events;
-    struct process_table *table;
+    struct process_table *table; /* must not change until the rundown is freed: the merge is held */
     const struct kernel_image *kernel;
     const struct sysconfig *sysconfig; /* NULL: not wanted */
     unsigned cpus;                     /* online */
-    struct kernel_target *target;
+    struct kernel_target *target;      /* its masks are the new ones */
+    uint32_t old_masks[8];             /* RUNDOWN_UPDATE */
     uint64_t stamp;
 };
 
-/* Beginning of a session: old masks (none), configuration, new masks, what is there. */
-void rundown_start(const struct rundown *r);
-/* The masks of a running session change from `old`: what is new is described. */
-void rundown_update(const struct rundown *r, const uint32_t old[8]);
-/* End of a session, without its last two events, since images may still wait; then those. */
-void rundown_end(const struct rundown *r);
+/* A rundown under way. */
+struct rundown;
+int rundown_new(const struct rundown_params *p, struct rundown **ret);
+struct rundown *rundown_free(struct rundown *r);
+/* Writes until all is written (true) or the session has few free buffers (false: go on when the
+ * loop has written some). `pace` false: go on whatever is lost. */
+bool rundown_step(struct rundown *r, bool pace);
+
+/* The last two events of a session, when no image of it waits any more. */
 void rundown_finish(struct events *e, struct kernel_target *t, uint64_t stamp);

@@ -510,7 +510,7 @@ START_TEST(image_waits)
     expect(IDENTITY("50", "65536") "Image.Load <50/50> 65536 20480 50 '/lib/libc.so'\n" //
            IDENTITY("60", "65536") "Image.Load <60/60> 65536 20480 60 '/lib/libc.so'\n"
                                    "Image.UnLoad <60/60> 65536 20480 60 '/lib/libc.so'\n");
-    ck_assert_uint_eq(last_stamp, 220);
+    ck_assert_uint_eq(last_stamp, 219); /* before the End, whatever buffer it is in */
     ck_assert_uint_eq(events_waiting(events), 3);
 }
 END_TEST
@@ -788,24 +788,50 @@ static void walk_map(struct walk *w, uint32_t tgid, uint64_t exec_id, const char
     walk_put(w, RAW_MAP, &m, sizeof(m), path);
 }
 
-static void describe_all(bool end)
+/* Buffers, as the rundown sees them: so many, then none until it has been asked again. */
+static uint32_t buffers_left = UINT32_MAX;
+
+uint32_t session_buffers_left(const struct session *s)
 {
-    static struct kernel_image kernel = {.base = 4096, .size = 8192};
-    struct rundown r = {
+    if (buffers_left == UINT32_MAX)
+        return 1000;
+    return buffers_left > 0 ? buffers_left-- : 0;
+}
+
+const struct session_properties *session_properties(const struct session *s)
+{
+    static const struct session_properties p = {.maximum_buffers = 3};
+    return &p;
+}
+
+static struct kernel_image kernel_image = {.base = 4096, .size = 8192};
+
+/* Writes a whole rundown; how often it had to wait. */
+static unsigned describe(enum rundown_kind kind, unsigned cpus, const uint32_t old[8])
+{
+    struct rundown_params p = {
+        .kind = kind,
         .events = events,
         .table = table,
-        .kernel = &kernel,
-        .sysconfig = (struct sysconfig *) &kernel,
-        .cpus = 2,
+        .kernel = &kernel_image,
+        .sysconfig = (struct sysconfig *) &kernel_image,
+        .cpus = cpus,
         .target = &target,
         .stamp = 1000,
     };
-    if (end) {
-        rundown_end(&r);
-        rundown_finish(events, &target, 1000);
-    } else {
-        rundown_start(&r);
+    struct rundown *r;
+    unsigned waits = 0;
+    if (old)
+        memcpy(p.old_masks, old, sizeof(p.old_masks));
+    ck_assert_int_eq(rundown_new(&p, &r), 0);
+    while (!rundown_step(r, true)) {
+        waits++;
+        buffers_left = 2;
     }
+    rundown_free(r);
+    if (kind == RUNDOWN_END)
+        rundown_finish(events, &target, 1000);
+    return waits;
 }
 
 START_TEST(rundown_order)
@@ -826,7 +852,7 @@ START_TEST(rundown_order)
     w->n_commands = 1;
     identity.build_id_size = 0;
     rundown_apply(table, w, 1000, true);
-    describe_all(false);
+    ck_assert_uint_eq(describe(RUNDOWN_START, 2, NULL), 0);
     expect("EventTrace.EndExtension <self> 0 0 0 0 0 0 0 0 70\n"
            "network\n"
            "EventTrace.Extension <self> 7 516 0 0 0 0 0 0 70\n"
@@ -857,7 +883,7 @@ START_TEST(rundown_order)
     ck_assert_ptr_nonnull(again);
     walk_task(again, 50, 50, 1, "renamed", "dash");
     rundown_refresh(finish, table, again);
-    describe_all(true);
+    describe(RUNDOWN_END, 2, NULL);
     expect("sysconfig\n"
            "EventTrace.EndExtension <self> 7 516 0 0 0 0 0 0 70\n"
            "Thread.DCEnd <0/0> 0 0 0 'swapper/0'\n"
@@ -892,24 +918,42 @@ END_TEST
 /* Changed masks: only what is new is described. */
 START_TEST(rundown_of_new_masks)
 {
-    static struct kernel_image kernel;
     static const uint32_t old[8] = {0x1};
-    struct rundown r = {.events = events,
-                        .table = table,
-                        .kernel = &kernel,
-                        .cpus = 1,
-                        .target = &target,
-                        .stamp = 1000};
 
     begin_shell();
     target.masks[0] = 0x3;
-    rundown_update(&r, old);
+    kernel_image = (struct kernel_image){0};
+    describe(RUNDOWN_UPDATE, 1, old);
     expect("EventTrace.EndExtension <self> 1 0 0 0 0 0 0 0 70\n"
            "EventTrace.Extension <self> 3 516 0 0 0 0 0 0 70\n"
            "Thread.DCStart <0/0> 0 0 0 'swapper/0'\n"
            "Thread.DCStart <50/50> 50 50 5 'comm50'\n"
            "EventTrace.RDComplete\n");
     ck_assert_uint_eq(target.masks[0], 0x3);
+}
+END_TEST
+
+/* With few free buffers it stops, and goes on where it was: the same events, each once. */
+START_TEST(rundown_waits_for_buffers)
+{
+    static char at_once[sizeof(log_text)];
+
+    begin_shell();
+    make_thread(200, 50, 51);
+    map(201, 50, 1, 0x11000, LIBC);
+    fork_process(210, 50, 60);
+    log_text[0] = '\0';
+    static const enum rundown_kind kinds[] = {RUNDOWN_START, RUNDOWN_END};
+    for (size_t i = 0; i < 2; i++) {
+        buffers_left = UINT32_MAX;
+        ck_assert_uint_eq(describe(kinds[i], 2, NULL), 0);
+        memcpy(at_once, log_text, sizeof(at_once));
+        ck_assert_ptr_nonnull(strstr(at_once, " 51 "));
+        log_text[0] = '\0';
+        buffers_left = 0;
+        ck_assert_uint_gt(describe(kinds[i], 2, NULL), 2);
+        expect(at_once);
+    }
 }
 END_TEST
 
@@ -972,6 +1016,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, rundown_order);
     tcase_add_test(c, rundown_of_new_masks);
+    tcase_add_test(c, rundown_waits_for_buffers);
     suite_add_tcase(s, c);
     return s;
 }

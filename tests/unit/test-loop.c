@@ -4,12 +4,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -344,6 +349,26 @@ START_TEST(worker_free_waits)
 }
 END_TEST
 
+/* Where io_uring is refused, as in containers, the other back-end is taken by itself. */
+START_TEST(io_uring_refused)
+{
+    static const int errors[] = {EPERM, ENOSYS, ENOMEM};
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned) errors[_i]),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = ARRAY_SIZE(code), .filter = code};
+    ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+    ck_assert_int_eq(loop_new(&l), 0);
+    ck_assert_str_eq(loop_backend_name(l), "epoll");
+    loop_free(l);
+    ck_assert_int_eq(loop_new_backend(LOOP_URING, &l), -errors[_i]);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("loop");
@@ -355,6 +380,7 @@ static Suite *suite(void)
     tcase_add_loop_test(t, watch_freed_while_ready, 0, 2);
     tcase_add_loop_test(t, writes, 0, 2);
     tcase_add_loop_test(t, short_write, 0, 2);
+    tcase_add_loop_test(t, io_uring_refused, 0, 3);
     tcase_add_loop_test(t, worker_in_order, 0, 2);
     tcase_add_loop_test(t, worker_free_waits, 0, 2);
     suite_add_tcase(s, t);

@@ -20,7 +20,7 @@ static struct refusal refusal;
 static void setup(void)
 {
     etw_conf_init(&conf);
-    p = (struct session_properties){.name = strdup("s"), .log_file = strdup("/tmp/s.etl")};
+    p = (struct session_properties){.name = strdup("s"), .log_file = strdup("/var/log/s.etl")};
 }
 
 static void teardown(void)

@@ -69,20 +69,29 @@ ULONG start(TRACEHANDLE *h, PEVENT_TRACE_PROPERTIES p)
     return r == 0 ? StopTraceW(0, also, p) : r;
 }
 '
-for standard in $standards; do
-    for flags in '' '-DUNICODE -D_UNICODE' '-fshort-wchar'; do
-        # shellcheck disable=SC2059 # the formats are ours
-        for foreign in '' X11/Xlib.h X11/Xutil.h uuid/uuid.h sql.h sqlext.h; do
-            if [ -z "$foreign" ]; then
-                { printf "$all"; printf '%s' "$use"; } >"$dir/source"
-                compile 'all headers' "$standard" "$flags"
-                continue
-            fi
-            { printf "#include <%s>\n" "$foreign"; printf "$all"; printf '%s' "$use"; } >"$dir/source"
-            compile "after <$foreign>" "$standard" "$flags"
-            { printf "$all"; printf "#include <%s>\n" "$foreign"; printf '%s' "$use"; } >"$dir/source"
-            compile "before <$foreign>" "$standard" "$flags"
-        done
+# beside STANDARD FLAGS FOREIGN...
+beside() {
+    standard=$1
+    flags=$2
+    shift 2
+    # shellcheck disable=SC2059 # the formats are ours
+    { printf "$all"; printf '%s' "$use"; } >"$dir/source"
+    compile 'all headers' "$standard" "$flags"
+    for foreign in "$@"; do
+        # shellcheck disable=SC2059
+        { printf "#include <%s>\n" "$foreign"; printf "$all"; printf '%s' "$use"; } >"$dir/source"
+        compile "after <$foreign>" "$standard" "$flags"
+        # shellcheck disable=SC2059
+        { printf "$all"; printf "#include <%s>\n" "$foreign"; printf '%s' "$use"; } >"$dir/source"
+        compile "before <$foreign>" "$standard" "$flags"
+    done
+}
+for standard in c11 c17 c++17 c++20; do
+    beside "$standard" '' X11/Xlib.h X11/Xutil.h uuid/uuid.h sql.h sqlext.h
+done
+for standard in c17 c++20; do
+    for flags in '-DUNICODE -D_UNICODE' '-fshort-wchar'; do
+        beside "$standard" "$flags" X11/Xlib.h sqlext.h
     done
 done
 
