@@ -8,9 +8,6 @@
 #include "../base/cleanup.h"
 
 /* Pass 1: the fields of each layout. */
-#define CLASS(class, group, ...)
-#define OPCODE(class, layout, name, group, opcode, mask, bit)
-#define TL_PROVIDER(provider, name, ...)
 #define LAYOUT(class, layout, version, header)                                                     \
     static const struct etl_field fields_##class##_##layout[] = {
 #define LAYOUT_END(class, layout)                                                                  \
@@ -31,16 +28,6 @@
     }                                                                                              \
     ;
 #include "classes.def"
-#undef CLASS
-#undef OPCODE
-#undef TL_PROVIDER
-#undef LAYOUT
-#undef LAYOUT_END
-#undef FIXED
-#undef ARRAY
-#undef VAR
-#undef TL_EVENT
-#undef TL_EVENT_END
 
 /* Pass 2: constants that the rows' initializers need. Enumerators, since a const object is no
  * constant expression in C. */
@@ -64,32 +51,14 @@
              GUID_10_##class)
 
 #define CLASS(class, group, ...) GUID_PARTS(class, __VA_ARGS__)
-#define OPCODE(class, layout, name, group, opcode, mask, bit)
 #define TL_PROVIDER(provider, name, ...)                                                           \
     GUID_PARTS(provider, __VA_ARGS__)                                                              \
     static const char name_##provider[] = name;
 #define LAYOUT(class, layout, version, header) enum { HEADER_##class##_##layout = ETL_##header };
-#define LAYOUT_END(class, layout)
-#define FIXED(type, name)
-#define ARRAY(type, name, count)
-#define VAR(type, name)
-#define TL_EVENT(provider, event, level, keyword)
-#define TL_EVENT_END(provider, event)
 #include "classes.def"
-#undef CLASS
-#undef OPCODE
-#undef TL_PROVIDER
-#undef LAYOUT
-#undef LAYOUT_END
-#undef FIXED
-#undef ARRAY
-#undef VAR
-#undef TL_EVENT
-#undef TL_EVENT_END
 
 /* Pass 3: the rows. */
 const struct etl_class_row etl_rows[ETL_ROW_COUNT] = {
-#define CLASS(class, group, ...)
 #define OPCODE(class, layout, name, group_, opcode_, mask_, bit)                                   \
     [ETL_ROW_##class##_##name] = {                                                                 \
         .class_name = #class,                                                                      \
@@ -104,12 +73,6 @@ const struct etl_class_row etl_rows[ETL_ROW_COUNT] = {
         .fields = fields_##class##_##layout,                                                       \
         .fixed_size = sizeof(struct etl_##class##_##layout),                                       \
     },
-#define TL_PROVIDER(provider, name, ...)
-#define LAYOUT(class, layout, version, header)
-#define LAYOUT_END(class, layout)
-#define FIXED(type, name)
-#define ARRAY(type, name, count)
-#define VAR(type, name)
 #define TL_EVENT(provider, event, level_, keyword_)                                                \
     [ETL_ROW_##provider##_##event] = {                                                             \
         .class_name = name_##provider,                                                             \
@@ -121,18 +84,7 @@ const struct etl_class_row etl_rows[ETL_ROW_COUNT] = {
         .fields = fields_##provider##_##event,                                                     \
         .fixed_size = sizeof(struct etl_##provider##_##event),                                     \
     },
-#define TL_EVENT_END(provider, event)
 #include "classes.def"
-#undef CLASS
-#undef OPCODE
-#undef TL_PROVIDER
-#undef LAYOUT
-#undef LAYOUT_END
-#undef FIXED
-#undef ARRAY
-#undef VAR
-#undef TL_EVENT
-#undef TL_EVENT_END
 };
 
 struct named_guid {

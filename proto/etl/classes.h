@@ -28,9 +28,6 @@ typedef uint64_t etl_ft;
 typedef uint16_t etl_wch;
 typedef struct etw_guid etl_guid;
 
-#define CLASS(class, group, ...)
-#define OPCODE(class, layout, name, group, opcode, mask, bit)
-#define TL_PROVIDER(provider, name, ...)
 #define LAYOUT(class, layout, version, header)                                                     \
     struct etl_##class##_##layout                                                                  \
     {
@@ -39,72 +36,25 @@ typedef struct etw_guid etl_guid;
     __attribute__((packed));
 #define FIXED(type, name) etl_##type name;
 #define ARRAY(type, name, count) etl_##type name[count];
-#define VAR(type, name)
 #define TL_EVENT(provider, event, level, keyword) struct etl_##provider##_##event {
 #define TL_EVENT_END(provider, event)                                                              \
     }                                                                                              \
     __attribute__((packed));
 #include "classes.def"
-#undef CLASS
-#undef OPCODE
-#undef TL_PROVIDER
-#undef LAYOUT
-#undef LAYOUT_END
-#undef FIXED
-#undef ARRAY
-#undef VAR
-#undef TL_EVENT
-#undef TL_EVENT_END
 
 enum etl_row {
-#define CLASS(class, group, ...)
 #define OPCODE(class, layout, name, group, opcode, mask, bit) ETL_ROW_##class##_##name,
-#define TL_PROVIDER(provider, name, ...)
-#define LAYOUT(class, layout, version, header)
-#define LAYOUT_END(class, layout)
-#define FIXED(type, name)
-#define ARRAY(type, name, count)
-#define VAR(type, name)
 #define TL_EVENT(provider, event, level, keyword) ETL_ROW_##provider##_##event,
-#define TL_EVENT_END(provider, event)
 #include "classes.def"
-#undef CLASS
-#undef OPCODE
-#undef TL_PROVIDER
-#undef LAYOUT
-#undef LAYOUT_END
-#undef FIXED
-#undef ARRAY
-#undef VAR
-#undef TL_EVENT
-#undef TL_EVENT_END
     ETL_ROW_COUNT
 };
 
 /* Version, hook group, opcode of each row, for BPF programs that fill headers. */
 enum {
-#define CLASS(class, group, ...)
 #define OPCODE(class, layout, name, group, opcode, mask, bit)                                      \
     ETL_GROUP_##class##_##name = group, ETL_OPCODE_##class##_##name = opcode,
-#define TL_PROVIDER(provider, name, ...)
 #define LAYOUT(class, layout, version, header) ETL_VERSION_##class##_##layout = version,
-#define LAYOUT_END(class, layout)
-#define FIXED(type, name)
-#define ARRAY(type, name, count)
-#define VAR(type, name)
-#define TL_EVENT(provider, event, level, keyword)
-#define TL_EVENT_END(provider, event)
 #include "classes.def"
-#undef CLASS
-#undef OPCODE
-#undef TL_PROVIDER
-#undef LAYOUT
-#undef LAYOUT_END
-#undef FIXED
-#undef ARRAY
-#undef VAR
-#undef TL_EVENT
-#undef TL_EVENT_END
 };
 
 ETL_ASSERT(sizeof(struct etl_EventTrace_Header) == 0x118, "log-file header, fixed part");
