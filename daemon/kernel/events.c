@@ -31,15 +31,13 @@ struct pending_image {
     struct pending_image *next, **at; /* of all */
 };
 
-int events_new(struct process_table *table, struct router *r, struct images *images,
-               struct events **ret)
+int events_new(struct process_table *table, struct router *r, struct events **ret)
 {
     struct events *e = calloc(1, sizeof(*e));
     if (!e)
         return -ENOMEM;
     e->table = table;
     e->router = r;
-    e->images = images;
     e->waiting_last = &e->waiting_first;
     *ret = e;
     return 0;

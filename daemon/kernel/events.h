@@ -38,7 +38,7 @@ struct event_context {
 struct events {
     struct process_table *table;
     struct router *router;
-    struct images *images;
+    struct images *images; /* set by the owner, like the two at the end */
     struct kernel_target *targets;
     /* All waiting image events, oldest first. */
     struct pending_image *waiting_first, **waiting_last;
@@ -49,8 +49,7 @@ struct events {
     uint8_t scratch[ETW_EVENT_MAX + 1];
 };
 
-int events_new(struct process_table *table, struct router *r, struct images *images,
-               struct events **ret);
+int events_new(struct process_table *table, struct router *r, struct events **ret);
 /* Answers to come find nothing any more. The images object must be gone already. */
 struct events *events_free(struct events *e);
 

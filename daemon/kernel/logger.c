@@ -1,19 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernel logger: starts, changes and ends the tracing of sessions. Loop thread; what may sleep
- * runs as worker jobs.
- *
- * Starts, updates and stops are operations that run one after the other, each a chain of steps:
- *
- *   start   worker: rings, programs, a first walk | its files are asked for, and waited for a
- *           while | T0 := now, the merge held at T0 | drain to T0, beside it the worker's walk |
- * table := walk, masks on, answered | rundown stamped T0, as fast as the session has buffers |
- * merge released update  the same with the new masks, then worker: programs nobody needs stop
- * worker: configuration, walk | T := now, merge held | drain to T | rundown stamped T, masks off,
- * merge released | worker: programs nobody else needs, beside it waiting image events get their
- * answers | the last two events
- *
- * While the merge is held at T the process table stands exactly at T.
+ * The kernel logger: what it owns, the sessions that it traces, and the queue of starts, updates
+ * and stops, which run one after the other (operations.c). Loop thread.
  */
 #include "logger.h"
 
@@ -24,82 +12,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
 #include "io/loop.h"
-#include "io/worker.h"
-#include "kernel/events.h"
-#include "kernel/finish.h"
-#include "kernel/images.h"
-#include "kernel/programs.h"
-#include "kernel/rings.h"
-#include "kernel/rundown.h"
-#include "kernel/sysconfig.h"
-#include "kernel/walk.h"
+#include "kernel/operations.h"
 #include "sessions/session.h"
-
-/* Between steps of a rundown that waits for free buffers; and how long it waits while none becomes
- * free, as when the disk hangs: the merge is held meanwhile, for all sessions. */
-#define STEP_NS 1000000ULL
-#define PATIENCE_NS (2 * ETW_NSEC_PER_SEC)
-/* How long a start waits for what etwd-image says about the files that are mapped: some
- * milliseconds are usual. What is not known then comes late. */
-#define ASK_NS (500 * 1000000ULL)
-
-enum operation_kind { START, UPDATE, STOP };
-
-struct traced {
-    struct kernel_target target;
-    bool sysconfig;
-};
-
-struct operation {
-    enum operation_kind kind;
-    struct kernel_logger *logger;
-    struct traced *traced;
-    uint32_t masks[8];
-    kernel_done_fn done;
-    void *userdata;
-    /* Of the steps. */
-    int result;          /* of a worker job */
-    struct rings *rings; /* made by it */
-    struct program_needs before, needs;
-    bool walk_images;
-    struct walk *walk;
-    struct image_file **files; /* asked for ahead of the rundown */
-    size_t n_files;
-    struct sysconfig *config;
-    struct rundown *rundown;
-    struct loop_timer *timer; /* between its steps */
-    struct loop_timer *ask_timer;
-    bool asking;             /* START, UPDATE: files are waited for */
-    uint32_t buffers_left;   /* as the last step saw it */
-    uint64_t patience_until; /* no buffer has become free: then it goes on, and events are lost */
-    uint64_t stamp;
-    unsigned waiting;      /* steps that go on side by side */
-    uint64_t images_until; /* STOP: waiting image events below this number may be ours */
-    bool images_wanted;    /* and these are waited for */
-    struct operation *next;
-};
-
-struct kernel_logger {
-    struct loop *loop;
-    struct worker *worker;
-    struct router *router;
-    unsigned cpus;
-    uint64_t ring_bytes;
-    struct images *images;
-    struct process_table *table;
-    struct events *events;
-    struct finish *finish;
-    struct programs *programs;
-    struct rings *rings;        /* while a session is traced */
-    struct kernel_image kernel; /* read at the first start */
-    bool kernel_known;
-    struct operation *first, **last; /* the first one runs */
-};
-
-static int operation_run(struct kernel_logger *k);
 
 /* Bytes of a ring: a power of two of at least one page. */
 static uint64_t ring_bytes(const struct etw_conf *conf)
@@ -131,8 +46,6 @@ static void boot_key(uint8_t key[16])
     }
 }
 
-static void images_answered(void *userdata);
-
 int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
                       const struct etw_conf *conf, unsigned cpus, int image_fd,
                       struct kernel_logger **ret)
@@ -153,38 +66,25 @@ int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
     e = process_table_new(key, &k->table);
     if (e >= 0)
         e = programs_new(&k->programs);
-    /* Last but one: on success it has taken image_fd over. */
     if (e >= 0)
-        e = images_new(l, conf, image_fd, &k->images);
-    if (e >= 0)
-        e = events_new(k->table, r, k->images, &k->events);
+        e = events_new(k->table, r, &k->events);
     if (e >= 0)
         e = finish_new(k->table, k->events, &k->finish);
+    /* Last: on success it has taken image_fd over. */
+    if (e >= 0)
+        e = images_new(l, conf, image_fd, &k->images);
     if (e < 0) {
         kernel_logger_free(k);
         return e;
     }
-    k->events->answered = images_answered;
+    k->events->images = k->images;
+    k->events->answered = operation_images_answered;
     k->events->userdata = k;
     struct router_finisher f = {.raw = finish_raw, .touch = finish_touch, .userdata = k->finish};
     f.touch_rows[ETL_ROW_Thread_CSwitch] = true;
     router_set_finisher(r, &f);
     *ret = k;
     return 0;
-}
-
-static void operation_free(struct operation *op)
-{
-    rings_free(op->rings);
-    rundown_free(op->rundown);
-    loop_timer_free(op->timer);
-    loop_timer_free(op->ask_timer);
-    for (size_t i = 0; i < op->n_files; i++)
-        image_file_unref(op->files[i]);
-    free(op->files);
-    walk_free(op->walk);
-    sysconfig_free(op->config);
-    free(op);
 }
 
 static void traced_free(struct kernel_logger *k, struct traced *t)
@@ -242,9 +142,8 @@ static struct traced *traced_find(struct kernel_logger *k, struct session *s)
     return t ? container_of(t, struct traced, target) : NULL;
 }
 
-/* What all sessions need, with `t`'s masks replaced by `masks` (NULL: without it). */
-static struct program_needs needs_with(struct kernel_logger *k, const struct traced *t,
-                                       const uint32_t masks[8])
+struct program_needs logger_needs(struct kernel_logger *k, const struct traced *t,
+                                  const uint32_t masks[8])
 {
     uint32_t all[8] = {0};
 
@@ -276,19 +175,13 @@ static int operation_new(struct kernel_logger *k, enum operation_kind kind, stru
     k->last = &op->next;
     if (k->first != op)
         return 0;
-    r = operation_run(k);
+    r = operation_begin(k);
     if (r < 0) {
         k->first = NULL;
         k->last = &k->first;
         free(op);
     }
     return r;
-}
-
-static void lost(void *userdata, unsigned index, uint64_t n)
-{
-    struct kernel_logger *k = userdata;
-    finish_count_lost(k->finish, index, n);
 }
 
 /* Without a session there are no rings: their memory is large. */
@@ -301,7 +194,7 @@ static void rings_drop(struct kernel_logger *k)
     finish_rest(k->finish);
 }
 
-static void operation_end(struct operation *op, int result)
+void operation_end(struct operation *op, int result)
 {
     struct kernel_logger *k = op->logger;
     kernel_done_fn done = op->done;
@@ -319,393 +212,8 @@ static void operation_end(struct operation *op, int result)
     bool waiting = k->first != NULL;
     if (done)
         done(result, userdata);
-    if (waiting && k->first && operation_run(k) < 0)
+    if (waiting && k->first && operation_begin(k) < 0)
         operation_end(k->first, -ENOMEM);
-}
-
-/* The step that ends every operation's change of what is traced. */
-static void follow(struct operation *op)
-{
-    finish_follow(op->logger->finish, op->needs.processes, op->needs.images);
-}
-
-static void let_go_run(void *userdata)
-{
-    struct operation *op = userdata;
-    programs_keep(op->logger->programs, op->needs);
-}
-
-static void let_go_done(void *userdata)
-{
-    struct operation *op = userdata;
-    follow(op);
-    operation_end(op, op->result);
-}
-
-/* What went wrong stands in op->result: lets go of what only this operation wanted, and ends it. */
-static void operation_fail(struct operation *op)
-{
-    struct kernel_logger *k = op->logger;
-
-    router_hold(k->router, UINT64_MAX);
-    op->needs = op->before;
-    if (worker_submit(k->worker, let_go_run, let_go_done, op) < 0) {
-        follow(op);
-        operation_end(op, op->result);
-    }
-}
-
-static struct rundown_params rundown_of(struct operation *op, enum rundown_kind kind)
-{
-    struct kernel_logger *k = op->logger;
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-
-    return (struct rundown_params){
-        .kind = kind,
-        .events = k->events,
-        .table = k->table,
-        .kernel = &k->kernel,
-        .sysconfig = op->traced->sysconfig ? op->config : NULL,
-        .cpus = online > 0 ? (unsigned) online : 1,
-        .target = &op->traced->target,
-        .stamp = op->stamp,
-    };
-}
-
-static void rundown_written(struct operation *op);
-
-/* Writes the rundown at the pace at which the session's buffers are written. */
-static void rundown_go_on(void *userdata)
-{
-    struct operation *op = userdata;
-    struct session *s = op->traced->target.session;
-    uint64_t now = etw_clock_boottime();
-    uint32_t left = session_buffers_left(s);
-
-    if (left > op->buffers_left)
-        op->patience_until = now + PATIENCE_NS;
-    if (op->rundown && !rundown_step(op->rundown, op->timer && now < op->patience_until)) {
-        op->buffers_left = session_buffers_left(s);
-        if (loop_timer_arm(op->timer, now + STEP_NS) == 0)
-            return;
-        (void) rundown_step(op->rundown, false);
-    }
-    op->rundown = rundown_free(op->rundown);
-    rundown_written(op);
-}
-
-/* Without memory for it the rundown is missing. */
-static void rundown_begin(struct operation *op, const struct rundown_params *p)
-{
-    int r = rundown_new(p, &op->rundown);
-    if (r < 0)
-        log_warning("kernel rundown: %s: what is there is not described", strerror(-r));
-    if (!op->timer && loop_timer_new(op->logger->loop, rundown_go_on, op, &op->timer) < 0)
-        op->timer = NULL;
-    op->buffers_left = session_buffers_left(op->traced->target.session);
-    op->patience_until = etw_clock_boottime() + PATIENCE_NS;
-    rundown_go_on(op);
-}
-
-/* START, UPDATE: the table stands at T0 and the walk is there. */
-static void begin_described(struct operation *op)
-{
-    struct kernel_logger *k = op->logger;
-    struct traced *t = op->traced;
-    uint32_t old[8];
-
-    if (op->result < 0) {
-        operation_fail(op);
-        return;
-    }
-    kernel_logger_sync_losses(k);
-    follow(op);
-    if (op->walk)
-        rundown_apply(k->table, op->walk, op->stamp, op->walk_images);
-    memcpy(old, t->target.masks, sizeof(old));
-    memcpy(t->target.masks, op->masks, sizeof(t->target.masks));
-    router_set_masks(k->router, t->target.session, op->masks);
-    struct rundown_params p = rundown_of(op, op->kind == START ? RUNDOWN_START : RUNDOWN_UPDATE);
-    memcpy(p.old_masks, old, sizeof(p.old_masks));
-    if (op->kind == START) {
-        /* The probes are on: whoever waits may go on, and the session's file begin. */
-        kernel_done_fn done = op->done;
-        op->done = NULL;
-        t->target.begin = op->stamp;
-        done(0, op->userdata);
-    }
-    rundown_begin(op, &p);
-}
-
-static void begin_step(struct operation *op)
-{
-    if (--op->waiting == 0)
-        begin_described(op);
-}
-
-static void walk_run(void *userdata)
-{
-    struct operation *op = userdata;
-    op->result = programs_walk(op->logger->programs, op->walk_images, true, &op->walk);
-}
-
-static void walk_done(void *userdata)
-{
-    begin_step(userdata);
-}
-
-static void drained(bool complete, void *userdata)
-{
-    struct operation *op = userdata;
-    if (!complete)
-        log_warning("kernel probes: records from before this moment took too long and come late");
-    begin_step(op);
-}
-
-/* T0: every probe is there. What happens from now on is in the trace. */
-static void begin_now(struct operation *op)
-{
-    struct kernel_logger *k = op->logger;
-    bool images;
-
-    op->asking = false;
-    op->walk = walk_free(op->walk);
-    op->stamp = etw_clock_boottime();
-    router_hold(k->router, op->stamp);
-    op->waiting = 1;
-    /* Walk when something is to be described that nobody follows yet, and when the session wants
-     * fresh names of what is followed. */
-    bool processes = finish_follows(k->finish, &images);
-    if (op->needs.processes && (!processes || programs_need(op->masks).processes)) {
-        op->walk_images = op->needs.images && !images;
-        op->waiting++;
-        op->result = worker_submit(k->worker, walk_run, walk_done, op);
-        if (op->result < 0)
-            op->waiting--;
-    }
-    if (op->result == 0)
-        op->result = router_drain(k->router, op->stamp, drained, op);
-    if (op->result < 0)
-        begin_step(op);
-}
-
-static bool files_wait(const struct operation *op)
-{
-    for (size_t i = 0; i < op->n_files; i++)
-        if (op->files[i]->waiting)
-            return true;
-    return false;
-}
-
-static void asked_long_enough(void *userdata)
-{
-    begin_now(userdata);
-}
-
-/* Asks for every file that the first walk saw, so that the rundown, which holds up the merge, finds
- * the answers. Without memory they come late. */
-static void ask_ahead(struct operation *op)
-{
-    struct kernel_logger *k = op->logger;
-    const struct etl_record *rec;
-    size_t offset = 0, cap = 0;
-
-    while ((rec = walk_next(op->walk, &offset))) {
-        struct raw_map m;
-        struct image_file *file;
-        if (rec->registration != RAW_MAP)
-            continue;
-        memcpy(&m, rec + 1, sizeof(m));
-        if (m.path_size > rec->size - sizeof(*rec) - sizeof(m) ||
-            image_file_of(k->table, &m, (const char *) (rec + 1) + sizeof(m), &file) < 0)
-            continue;
-        if (op->n_files == cap) {
-            cap = cap ? cap * 2 : 64;
-            struct image_file **files = reallocarray(op->files, cap, sizeof(*files));
-            if (!files) {
-                image_file_unref(file);
-                return;
-            }
-            op->files = files;
-        }
-        struct image image = {m.start, m.end, m.offset, file};
-        op->files[op->n_files++] = file;
-        events_image_ask(k->events, &image, m.tgid, true);
-    }
-}
-
-static void attached(void *userdata)
-{
-    struct operation *op = userdata;
-    struct kernel_logger *k = op->logger;
-
-    if (op->rings)
-        k->rings = TAKE_PTR(op->rings);
-    if (op->result == 0 && k->rings)
-        op->result = rings_attach(k->rings, k->router, lost, k);
-    if (op->result < 0) {
-        operation_fail(op);
-        return;
-    }
-    if (op->walk)
-        ask_ahead(op);
-    if (files_wait(op) && loop_timer_new(k->loop, asked_long_enough, op, &op->ask_timer) == 0 &&
-        loop_timer_arm(op->ask_timer, etw_clock_boottime() + ASK_NS) == 0)
-        op->asking = true;
-    else
-        begin_now(op);
-}
-
-static void attach_run(void *userdata)
-{
-    struct operation *op = userdata;
-    struct kernel_logger *k = op->logger;
-
-    op->result = 0;
-    if (!k->rings && programs_any(op->needs))
-        op->result = programs_rings(k->cpus, k->ring_bytes, &op->rings);
-    if (op->result == 0)
-        op->result = programs_attach(k->programs, op->rings ? op->rings : k->rings, op->needs);
-    if (op->result == 0 && op->traced->sysconfig && op->kind == START)
-        op->result = sysconfig_read(&op->config);
-    /* The files that are mapped now, without holding up anything. */
-    if (op->result == 0 && op->needs.images && !op->before.images) {
-        int r = programs_walk(k->programs, true, false, &op->walk);
-        if (r < 0)
-            log_debug("kernel rundown: cannot walk ahead: %s", strerror(-r));
-    }
-    if (op->result == 0 && !k->kernel_known && op->needs.images) {
-        kernel_image_read(&k->kernel);
-        k->kernel_known = true;
-    }
-}
-
-/* STOP goes on when the programs are gone and no image event of the session waits any more. */
-static void end_step(struct operation *op)
-{
-    if (op->waiting > 0)
-        return;
-    rundown_finish(op->logger->events, &op->traced->target, op->stamp);
-    operation_end(op, 0);
-}
-
-static void images_answered(void *userdata)
-{
-    struct kernel_logger *k = userdata;
-    struct operation *op = k->first;
-
-    if (op && op->asking && !files_wait(op)) {
-        loop_timer_disarm(op->ask_timer);
-        begin_now(op);
-        return;
-    }
-    if (!op || !op->images_wanted || events_waiting(k->events) < op->images_until)
-        return;
-    op->images_wanted = false;
-    op->waiting--;
-    end_step(op);
-}
-
-static void detached(void *userdata)
-{
-    struct operation *op = userdata;
-
-    follow(op);
-    op->waiting--;
-    end_step(op);
-}
-
-/* STOP, after the drain: the table stands at T. */
-static void end_described(bool complete, void *userdata)
-{
-    struct operation *op = userdata;
-    struct kernel_logger *k = op->logger;
-    struct traced *t = op->traced;
-
-    kernel_logger_sync_losses(k);
-    if (op->walk)
-        rundown_refresh(k->finish, k->table, op->walk);
-    t->target.end = op->stamp;
-    struct rundown_params p = rundown_of(op, RUNDOWN_END);
-    rundown_begin(op, &p);
-}
-
-/* What follows the rundown. */
-static void rundown_written(struct operation *op)
-{
-    static const uint32_t none[8];
-    struct kernel_logger *k = op->logger;
-    struct traced *t = op->traced;
-
-    switch (op->kind) {
-    case START:
-        operation_end(op, 0);
-        break;
-    case UPDATE:
-        router_hold(k->router, UINT64_MAX);
-        op->needs = needs_with(k, t, t->target.masks);
-        if (worker_submit(k->worker, let_go_run, let_go_done, op) < 0)
-            operation_end(op, 0); /* they stay until the next change */
-        break;
-    case STOP:
-        router_set_masks(k->router, t->target.session, none);
-        router_hold(k->router, UINT64_MAX);
-        op->images_until = k->events->waiting_next;
-        op->images_wanted = true;
-        op->waiting = 2;
-        if (worker_submit(k->worker, let_go_run, detached, op) < 0)
-            op->waiting--; /* they stay until the next change */
-        images_answered(k);
-        break;
-    }
-}
-
-static void walked(void *userdata)
-{
-    struct operation *op = userdata;
-    struct kernel_logger *k = op->logger;
-
-    op->stamp = etw_clock_boottime();
-    router_hold(k->router, op->stamp);
-    if (router_drain(k->router, op->stamp, end_described, op) < 0)
-        end_described(false, op);
-}
-
-static void end_run(void *userdata)
-{
-    struct operation *op = userdata;
-    struct kernel_logger *k = op->logger;
-    int r;
-
-    if (op->traced->sysconfig && sysconfig_read(&op->config) < 0)
-        op->config = NULL;
-    if (!programs_need(op->traced->target.masks).processes)
-        return;
-    /* Names change while a thread lives. Without the walk the rundown has the ones from the start.
-     */
-    r = programs_walk(k->programs, false, true, &op->walk);
-    if (r < 0)
-        log_warning("kernel rundown: cannot walk the tasks: %s", strerror(-r));
-}
-
-static int operation_run(struct kernel_logger *k)
-{
-    struct operation *op = k->first;
-
-    if (!op)
-        return 0;
-    op->before = needs_with(k, op->traced, op->kind == START ? NULL : op->traced->target.masks);
-    if (op->kind == STOP) {
-        op->needs = needs_with(k, op->traced, NULL);
-        return worker_submit(k->worker, end_run, walked, op);
-    }
-    op->needs = needs_with(k, op->traced, op->masks);
-    /* An update lets go of what it does not need when the new is there. */
-    op->needs.processes |= op->before.processes;
-    op->needs.images |= op->before.images;
-    op->needs.switches |= op->before.switches;
-    op->needs.ready |= op->before.ready;
-    return worker_submit(k->worker, attach_run, attached, op);
 }
 
 int kernel_logger_start(struct kernel_logger *k, struct session *s, const uint32_t masks[8],

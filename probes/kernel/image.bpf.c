@@ -93,6 +93,15 @@ static __always_inline struct file *current_file(uint32_t fd)
     return f;
 }
 
+static long mapping_found(struct task_struct *t, struct vm_area_struct *vma, struct mapping *v)
+{
+    v->file = BPF_CORE_READ(vma, vm_file);
+    v->start = BPF_CORE_READ(vma, vm_start);
+    v->end = BPF_CORE_READ(vma, vm_end);
+    v->offset = BPF_CORE_READ(vma, vm_pgoff) << 12;
+    return 0;
+}
+
 static __always_inline void on_mmap(uint64_t ret, uint64_t len, uint64_t prot, uint64_t flags,
                                     uint64_t fd, uint64_t offset)
 {
@@ -101,8 +110,13 @@ static __always_inline void on_mmap(uint64_t ret, uint64_t len, uint64_t prot, u
     if (!(prot & PROT_EXEC) || flags & MAP_ANONYMOUS || ret > (uint64_t) -4096)
         return;
     v.file = current_file((uint32_t) fd);
-    if (!v.file)
-        return;
+    if (!v.file) {
+        /* Another thread has closed it since. */
+        if (bpf_find_vma(bpf_get_current_task_btf(), ret, mapping_found, &v, 0) < 0 || !v.file) {
+            count_lost(bpf_get_smp_processor_id(), LOST_RAW(RAW_MAP));
+            return;
+        }
+    }
     v.start = ret;
     v.end = ret + ((len + PAGE_OFFSET_MASK) & ~PAGE_OFFSET_MASK);
     v.offset = offset;
@@ -182,15 +196,6 @@ int BPF_PROG(on_sys_exit, struct pt_regs *regs, long ret)
     return 0;
 }
 #endif
-
-static long mapping_found(struct task_struct *t, struct vm_area_struct *vma, struct mapping *v)
-{
-    v->file = BPF_CORE_READ(vma, vm_file);
-    v->start = BPF_CORE_READ(vma, vm_start);
-    v->end = BPF_CORE_READ(vma, vm_end);
-    v->offset = BPF_CORE_READ(vma, vm_pgoff) << 12;
-    return 0;
-}
 
 /* The program's code, then the code where the process begins to run: its interpreter's, or the
  * same. Nobody else has the new address space yet, so the search fails only beside a reader that

@@ -535,6 +535,50 @@ START_TEST(rundown)
 }
 END_TEST
 
+/* What is there is many times what the buffers hold: it is written as fast as they are, and nothing
+ * is lost. */
+START_TEST(rundown_in_few_buffers)
+{
+    enum { N = 200 };
+    pid_t pids[N];
+    struct test_output o;
+
+    test_need_root();
+    for (int i = 0; i < N; i++)
+        pids[i] = start((const char *const[]){self, "load:waits", NULL});
+    usleep(300000);
+    test_etwctl_ok(&o, "start", "--kernel", "--flags", "process,thread,image", "--buffer-size", "4",
+                   "--buffers", "8:16", "-o", file);
+    test_output_done(&o);
+    trace_stop(true);
+    for (int i = 0; i < N; i++) {
+        kill(pids[i], SIGKILL);
+        ended(pids[i]);
+    }
+    size_t n[3] = {0};
+    for (size_t i = 0; i < json_object_array_length(trace); i++) {
+        struct json_object *e = json_object_array_get_idx(trace, i);
+        n[0] += is(e, "Process", "DCStart");
+        n[1] += is(e, "Process", "DCEnd");
+        n[2] += is(e, "Image", "DCStart");
+    }
+    ck_assert_uint_ge(n[0], N);
+    ck_assert_uint_ge(n[1], N);
+    ck_assert_uint_ge(n[2], 3 * N);
+    for (int i = 0; i < N; i += 50) {
+        ck_assert_int_eq(count("Process", "DCStart", pids[i]), 1);
+        ck_assert_int_eq(count("Process", "DCEnd", pids[i]), 1);
+        ck_assert_ptr_nonnull(image("DCStart", pids[i], "libc.so"));
+        ck_assert_ptr_nonnull(image("DCEnd", pids[i], "libc.so"));
+    }
+    test_etwctl_ok(&o, "summary", "--json", file);
+    struct json_object *s = test_json(o.out);
+    ck_assert_uint_eq(test_json_u64(s, "events_lost"), 0);
+    json_object_put(s);
+    test_output_done(&o);
+}
+END_TEST
+
 /* A sleeper: out as waiting for a user request, woken, in again after two or three ticks. */
 START_TEST(sleeper)
 {
@@ -714,6 +758,7 @@ static Suite *suite(void)
     tcase_add_test(c, identities);
     tcase_add_test(c, long_texts);
     tcase_add_test(c, rundown);
+    tcase_add_test(c, rundown_in_few_buffers);
     tcase_add_test(c, sleeper);
     tcase_add_test(c, only_needed_programs);
     tcase_add_test(c, changed_flags);

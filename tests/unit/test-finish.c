@@ -188,7 +188,7 @@ static void setup(void)
         .build_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20},
     };
     ck_assert_int_eq(process_table_new(boot_key, &table), 0);
-    ck_assert_int_eq(events_new(table, NULL, NULL, &events), 0);
+    ck_assert_int_eq(events_new(table, NULL, &events), 0);
     ck_assert_int_eq(finish_new(table, events, &finish), 0);
     target = (struct kernel_target){
         .session = (struct session *) &target, .end = UINT64_MAX, .max_event = 65535 - 72};
