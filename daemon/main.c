@@ -26,7 +26,7 @@
 #include "control/server.h"
 #include "image/spawn.h"
 #include "io/loop.h"
-#include "io/worker.h"
+#include "io/uid_workers.h"
 #include "kernel/logger.h"
 #include "kernel/sysconfig.h"
 #include "options.h"
@@ -45,8 +45,7 @@ struct daemon {
     int image_fd;
     struct loop *loop;
     struct worker *kernel_worker;
-    struct worker *files_worker;
-    struct worker *sync_worker;
+    struct uid_workers *workers;
     struct router *router;
     struct kernel_logger *kernel;
     struct sessions *sessions;
@@ -259,8 +258,7 @@ static int loop_setup(struct daemon *d)
     }
     log_info("event loop on %s", loop_backend_name(d->loop));
     if ((r = worker_new(d->loop, "etwd-kernel", &d->kernel_worker)) < 0 ||
-        (r = worker_new(d->loop, "etwd-files", &d->files_worker)) < 0 ||
-        (r = worker_new(d->loop, "etwd-sync", &d->sync_worker)) < 0 ||
+        (r = uid_workers_new(d->loop, &d->workers)) < 0 ||
         (r = router_new(d->loop, d->options.conf.pass_interval_us * 1000, &d->router)) < 0) {
         log_error("workers: %s", strerror(-r));
         return r;
@@ -276,8 +274,7 @@ static int loop_setup(struct daemon *d)
 
     struct sessions_env se = {
         .loop = d->loop,
-        .files = d->files_worker,
-        .syncer = d->sync_worker,
+        .workers = d->workers,
         .router = d->router,
         .kernel = d->kernel,
         .conf = &d->options.conf,
@@ -292,6 +289,7 @@ static int loop_setup(struct daemon *d)
     }
     struct server_env ve = {
         .loop = d->loop,
+        .workers = d->workers,
         .sessions = d->sessions,
         .kernel = d->kernel,
         .conf = &d->options.conf,
@@ -317,11 +315,11 @@ static void daemon_done(struct daemon *d)
     loop_watch_free(d->signal_watch);
     server_free(d->server);
     sessions_free(d->sessions);
+    /* A job under way uses what the logger holds. */
+    worker_free(d->kernel_worker);
     kernel_logger_free(d->kernel);
     router_free(d->router);
-    worker_free(d->sync_worker);
-    worker_free(d->files_worker);
-    worker_free(d->kernel_worker);
+    uid_workers_free(d->workers);
     loop_free(d->loop);
     (void) safe_close(d->signal_fd);
     (void) safe_close(d->image_fd);

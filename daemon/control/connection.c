@@ -3,10 +3,15 @@
  * See connection.h. While a reply waits for the client to read, and while too many of its requests
  * are under way, nothing more is read from it: so a client only ever fills its own socket. One that
  * reads nothing for ETWD_CONNECTION_STALL_S is cut off.
+ *
+ * The loop takes no descriptor of a client out of a socket and closes none: the last close may wait
+ * for as long as the client likes. A worker of the client's user does both, and closes the
+ * connection, in which descriptors may be left.
  */
 #include "connection.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -14,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "io/loop.h"
+#include "io/uid_workers.h"
 #include "sessions/sessions.h"
 
 struct outgoing {
@@ -37,22 +43,39 @@ struct connection {
     struct outgoing *out_first, *out_last;
     unsigned n_out;
     bool updating; /* inside its own watch's callback */
+    struct uid_worker *workers;
+    bool receiving; /* a worker takes a message with descriptors out */
+};
+
+/* What a worker takes out; the connection may end meanwhile. */
+struct incoming {
+    struct server *server;
+    struct uid_worker *workers;
+    uint64_t connection;
+    int sock;
+    int result;
+    Etwd__Message *message;
+    int fds[1]; /* no request brings more yet */
+    size_t n_fds;
 };
 
 static void ready(int fd, uint32_t revents, void *userdata);
 static void timer_fired(void *userdata);
 static void watch_update(struct connection *c);
 
-int connection_new(struct server *s, int fd, const struct peer *peer, struct connection **ret)
+int connection_new(struct server *s, int fd, const struct peer *peer, struct uid_worker *workers,
+                   struct connection **ret)
 {
     int r;
 
     struct connection *c = calloc(1, sizeof(*c));
     if (!c) {
-        (void) safe_close(fd);
+        uid_worker_close(workers, fd);
+        uid_worker_put(workers);
         return -ENOMEM;
     }
-    *c = (struct connection){.server = s, .number = s->next_number++, .fd = fd, .peer = *peer};
+    *c = (struct connection){
+        .server = s, .number = s->next_number++, .fd = fd, .peer = *peer, .workers = workers};
     r = loop_timer_new(s->env.loop, timer_fired, c, &c->timer);
     if (r == 0) {
         c->watched = POLLIN;
@@ -60,7 +83,8 @@ int connection_new(struct server *s, int fd, const struct peer *peer, struct con
     }
     if (r < 0) {
         loop_timer_free(c->timer);
-        (void) safe_close(fd);
+        uid_worker_close(workers, fd);
+        uid_worker_put(workers);
         free(c);
         return r;
     }
@@ -83,7 +107,9 @@ struct connection *connection_free(struct connection *c)
         }
     loop_watch_free(c->watch);
     loop_timer_free(c->timer);
-    (void) safe_close(c->fd);
+    (void) shutdown(c->fd, SHUT_RDWR); /* the peer sees its end now, whenever it is closed */
+    uid_worker_close(c->workers, c->fd);
+    uid_worker_put(c->workers);
     while (c->out_first) {
         struct outgoing *o = c->out_first;
         c->out_first = o->next;
@@ -150,7 +176,7 @@ static void watch_update(struct connection *c)
         want = 0;
     else if (c->out_first)
         want = POLLOUT;
-    else if (c->requests < ETWD_CONNECTION_REQUESTS)
+    else if (c->requests < ETWD_CONNECTION_REQUESTS && !c->receiving)
         want = POLLIN;
     if (want == c->watched)
         return;
@@ -253,27 +279,89 @@ static void out_flush(struct connection *c)
     }
 }
 
+void connection_close_fd(struct connection *c, int fd)
+{
+    uid_worker_close(c->workers, fd);
+}
+
+/* A message, or why there is none. */
+static void in_take(struct connection *c, int r, Etwd__Message *m, int *fds, size_t n_fds)
+{
+    if (r < 0) {
+        if (r == -EBADMSG)
+            log_info("connection of uid %u, pid %d: not a message; closed", (unsigned) c->peer.uid,
+                     (int) c->peer.pid);
+        connection_hang_up(c);
+        return;
+    }
+    dispatch(c, m, fds, n_fds);
+    wire_message_free(m);
+}
+
+static void receive_run(void *userdata)
+{
+    struct incoming *in = userdata;
+    in->result = wire_receive(in->sock, MSG_DONTWAIT, &in->message, in->fds, ARRAY_SIZE(in->fds),
+                              &in->n_fds);
+    in->sock = safe_close(in->sock);
+}
+
+static void receive_done(void *userdata)
+{
+    struct incoming *in = userdata;
+    struct connection *c = server_find(in->server, in->connection);
+    if (c) {
+        c->receiving = false;
+        in_take(c, in->result, in->message, in->fds, in->n_fds);
+        watch_update(c);
+    } else if (in->result == 0) {
+        for (size_t i = 0; i < in->n_fds; i++)
+            uid_worker_close(in->workers, in->fds[i]);
+        wire_message_free(in->message);
+    }
+    uid_worker_put(in->workers);
+    free(in);
+}
+
+static int receive_begin(struct connection *c)
+{
+    int r;
+
+    struct incoming *in = malloc(sizeof(*in));
+    if (!in)
+        return -ENOMEM;
+    *in = (struct incoming){.server = c->server, .connection = c->number};
+    in->sock = fcntl(c->fd, F_DUPFD_CLOEXEC, 3);
+    r = in->sock < 0 ? -errno : worker_submit(c->workers->files, receive_run, receive_done, in);
+    if (r < 0) {
+        (void) safe_close(in->sock); /* not the last of the connection */
+        free(in);
+        return r;
+    }
+    in->workers = uid_workers_get(c->server->env.workers, c->peer.uid, c->peer.privileged);
+    c->receiving = true;
+    return 0;
+}
+
 /* Reads what is there, in its turn. */
 static void in_read(struct connection *c)
 {
     for (int i = 0; i < ETWD_CONNECTION_BATCH; i++) {
-        if (c->hung_up || c->out_first || c->requests >= ETWD_CONNECTION_REQUESTS)
+        if (c->hung_up || c->receiving || c->out_first || c->requests >= ETWD_CONNECTION_REQUESTS)
             return;
         Etwd__Message *m = NULL;
-        int fds[1]; /* no request brings more yet */
         size_t n_fds = 0;
-        int r = wire_receive(c->fd, MSG_DONTWAIT, &m, fds, ARRAY_SIZE(fds), &n_fds);
-        if (r == -EAGAIN || r == -EINTR)
-            return;
-        if (r < 0) {
-            if (r == -EBADMSG)
-                log_info("connection of uid %u, pid %d: not a message; closed",
-                         (unsigned) c->peer.uid, (int) c->peer.pid);
-            connection_hang_up(c);
+        int r = wire_brings_fds(c->fd);
+        if (r > 0) {
+            if (receive_begin(c) < 0)
+                connection_hang_up(c);
             return;
         }
-        dispatch(c, m, fds, n_fds);
-        wire_message_free(m);
+        if (r == 0)
+            r = wire_receive(c->fd, MSG_DONTWAIT, &m, NULL, 0, &n_fds);
+        if (r == -EAGAIN || r == -EINTR)
+            return;
+        in_take(c, r, m, NULL, 0);
     }
 }
 

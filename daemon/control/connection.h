@@ -13,6 +13,7 @@
 #include "wire/frame.h"
 
 struct connection;
+struct uid_worker;
 
 struct server {
     struct server_env env;
@@ -28,8 +29,9 @@ struct server {
 /* server.c */
 struct connection *server_find(struct server *s, uint64_t number);
 
-/* connection.c: takes fd over, also when it fails. */
-int connection_new(struct server *s, int fd, const struct peer *peer, struct connection **ret);
+/* connection.c: takes fd and the peer's workers over, also when it fails. */
+int connection_new(struct server *s, int fd, const struct peer *peer, struct uid_worker *workers,
+                   struct connection **ret);
 struct connection *connection_free(struct connection *c);
 struct connection *connection_next(const struct connection *c);
 const struct peer *connection_peer(const struct connection *c);
@@ -39,6 +41,8 @@ void connection_set_greeted(struct connection *c);
 /* Sends now, or as soon as the client reads. What cannot be sent ends the connection; it is freed
  * from the loop, not inside this call. */
 void connection_send(struct connection *c, const Etwd__Message *m);
+/* Closes a descriptor that the client has sent, where nobody waits for it. */
+void connection_close_fd(struct connection *c, int fd);
 /* A request that is answered later, and its answer. */
 void connection_request_begin(struct connection *c);
 void connection_request_end(struct connection *c);

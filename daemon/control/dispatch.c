@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/winerror.h"
 #include "io/loop.h"
+#include "io/uid_workers.h"
 #include "kernel/logger.h"
 #include "sessions/sessions.h"
 
@@ -412,7 +413,8 @@ static void on_query_daemon(struct connection *c, uint64_t id)
     body.start_time = sv->start_filetime;
     body.sessions = sessions_count(sv->env.sessions);
     body.max_sessions = (uint32_t) sv->env.conf->max_sessions;
-    body.connections = sv->count;
+    /* Those that are being closed still hold a descriptor. */
+    body.connections = sv->count + uid_workers_closing(sv->env.workers);
     body.kernel_available = sv->env.kernel && kernel_logger_available(sv->env.kernel, &why);
     body.kernel_unavailable_why = (char *) (body.kernel_available ? "" : why);
     body.kernel_programs = sv->env.kernel ? kernel_logger_programs(sv->env.kernel) : 0;
@@ -483,5 +485,5 @@ void dispatch(struct connection *c, const Etwd__Message *m, int *fds, size_t n_f
             break;
         }
     for (size_t i = 0; i < n_fds; i++)
-        fds[i] = safe_close(fds[i]);
+        connection_close_fd(c, take_fd(&fds[i]));
 }

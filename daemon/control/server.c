@@ -21,9 +21,13 @@
 #include "base/winerror.h"
 #include "connection.h"
 #include "io/loop.h"
+#include "io/uid_workers.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
+#endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
 #endif
 
 static void listen_ready(int fd, uint32_t revents, void *userdata);
@@ -47,6 +51,8 @@ int server_new(const struct server_env *env, int listen_fd, struct server **ret)
         server_free(s);
         return r;
     }
+    /* Nobody can send descriptors before we know who it is (Linux 6.16). */
+    (void) setsockopt(listen_fd, SOL_SOCKET, SO_PASSRIGHTS, &(int){0}, sizeof(int));
     s->listen_fd = listen_fd;
     *ret = s;
     return 0;
@@ -65,6 +71,7 @@ struct server *server_free(struct server *s)
     while (s->first)
         connection_free(s->first);
     server_stop_listening(s);
+    uid_workers_settle(s->env.workers);
     (void) safe_close(s->spare_fd);
     free(s);
     return NULL;
@@ -153,9 +160,46 @@ static void refuse_connection(int fd, char *reason)
     (void) wire_send(fd, &m, NULL, 0, MSG_DONTWAIT);
 }
 
-static void accept_one(struct server *s, int conn)
+struct refused {
+    struct uid_worker *workers;
+    int fd;
+    char reason[128];
+};
+
+static void refuse_run(void *userdata)
 {
-    _cleanup_close_ int fd = conn;
+    struct refused *f = userdata;
+    refuse_connection(f->fd, f->reason);
+    (void) safe_close(f->fd);
+}
+
+static void refuse_done(void *userdata)
+{
+    struct refused *f = userdata;
+    uid_worker_put(f->workers);
+    free(f);
+}
+
+static void refuse_quota(struct server *s, const struct peer *peer, struct uid_worker *workers,
+                         int fd)
+{
+    struct refused *f = malloc(sizeof(*f));
+    if (f) {
+        *f = (struct refused){.workers = workers, .fd = fd};
+        (void) snprintf(f->reason, sizeof(f->reason),
+                        "quota of connections of uid %u (MaxConnections=%lu)", (unsigned) peer->uid,
+                        s->env.conf->max_connections);
+        if (worker_submit(workers->files, refuse_run, refuse_done, f) == 0)
+            return;
+        free(f);
+    }
+    uid_worker_close(workers, fd);
+    uid_worker_put(workers);
+}
+
+static void accept_one(struct server *s, int fd)
+{
+    struct uid_worker *workers;
     struct peer peer;
     struct connection *c;
     int r;
@@ -163,17 +207,21 @@ static void accept_one(struct server *s, int conn)
     r = peer_identify(s, fd, &peer);
     if (r < 0) {
         log_info("connection: failed to identify the peer: %s", strerror(-r));
+        workers = uid_workers_get(s->env.workers, (uid_t) -1, false);
+        uid_worker_close(workers, fd);
+        uid_worker_put(workers);
         return;
     }
-    if (connections_of(s, peer.uid) >= s->env.conf->max_connections) {
-        char reason[128];
-        (void) snprintf(reason, sizeof(reason),
-                        "quota of connections of uid %u (MaxConnections=%lu)", (unsigned) peer.uid,
-                        s->env.conf->max_connections);
-        refuse_connection(fd, reason);
+    workers = uid_workers_get(s->env.workers, peer.uid, peer.privileged);
+    unsigned held = connections_of(s, peer.uid);
+    if (!peer.privileged)
+        held += uid_worker_closing(workers); /* descriptors that it holds us up with */
+    if (held >= s->env.conf->max_connections) {
+        refuse_quota(s, &peer, workers, fd);
         return;
     }
-    r = connection_new(s, take_fd(&fd), &peer, &c);
+    (void) setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &(int){1}, sizeof(int));
+    r = connection_new(s, fd, &peer, workers, &c);
     if (r < 0)
         log_error("connection of uid %u, pid %d: %s", (unsigned) peer.uid, (int) peer.pid,
                   strerror(-r));

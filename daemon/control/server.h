@@ -15,9 +15,11 @@ struct kernel_logger;
 struct loop;
 struct server;
 struct sessions;
+struct uid_workers;
 
 struct server_env {
     struct loop *loop;
+    struct uid_workers *workers; /* for what clients send and leave behind */
     struct sessions *sessions;
     struct kernel_logger *kernel;
     const struct etw_conf *conf;

@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "worker.h"
 
 struct loop_timer {
     struct loop *loop;
@@ -355,8 +357,32 @@ void loop_range_unregister(struct loop *l, int index)
     l->ranges[index / 64] &= ~(1ULL << (index % 64));
 }
 
-int loop_write(struct loop *l, int fd, const void *data, size_t len, uint64_t offset, int index,
-               loop_write_fn fn, void *userdata)
+static void write_run(void *userdata)
+{
+    struct loop_write_op *op = userdata;
+    size_t len = op->len > 1u << 30 ? 1u << 30 : op->len;
+    ssize_t n = pwrite(op->fd, op->data, len, (off_t) op->offset);
+    op->result = n < 0 ? -errno : (int) n;
+}
+
+static void write_done(void *userdata)
+{
+    struct loop_write_op *op = userdata;
+    loop_write_progress(op, op->result);
+}
+
+int loop_write_submit(struct worker *w, struct loop_write_op *op)
+{
+    return worker_submit(w, write_run, write_done, op);
+}
+
+static int write_start(struct loop_write_op *op)
+{
+    return op->worker ? loop_write_submit(op->worker, op) : op->loop->backend->write_start(op);
+}
+
+static int write_new(struct loop *l, struct worker *w, int fd, const void *data, size_t len,
+                     uint64_t offset, int index, loop_write_fn fn, void *userdata)
 {
     int r;
 
@@ -364,6 +390,7 @@ int loop_write(struct loop *l, int fd, const void *data, size_t len, uint64_t of
     if (!op)
         return -ENOMEM;
     *op = (struct loop_write_op){.loop = l,
+                                 .worker = w,
                                  .fd = fd,
                                  .index = index,
                                  .data = data,
@@ -371,13 +398,25 @@ int loop_write(struct loop *l, int fd, const void *data, size_t len, uint64_t of
                                  .offset = offset,
                                  .fn = fn,
                                  .userdata = userdata};
-    r = l->backend->write_start(op);
+    r = write_start(op);
     if (r < 0) {
         free(op);
         return r;
     }
     l->writes++;
     return 0;
+}
+
+int loop_write(struct loop *l, int fd, const void *data, size_t len, uint64_t offset, int index,
+               loop_write_fn fn, void *userdata)
+{
+    return write_new(l, NULL, fd, data, len, offset, index, fn, userdata);
+}
+
+int loop_write_by(struct loop *l, struct worker *w, int fd, const void *data, size_t len,
+                  uint64_t offset, loop_write_fn fn, void *userdata)
+{
+    return write_new(l, w, fd, data, len, offset, -1, fn, userdata);
 }
 
 void loop_write_progress(struct loop_write_op *op, int result)
@@ -395,7 +434,7 @@ void loop_write_progress(struct loop_write_op *op, int result)
         op->offset += n;
         result = 0;
         if (op->len > 0) {
-            result = op->loop->backend->write_start(op);
+            result = write_start(op);
             if (result == 0)
                 return;
         }

@@ -58,3 +58,8 @@ void loop_range_unregister(struct loop *l, int index);
 typedef void (*loop_write_fn)(int result, void *userdata);
 int loop_write(struct loop *l, int fd, const void *data, size_t len, uint64_t offset, int index,
                loop_write_fn fn, void *userdata);
+/* The same as plain writes of a worker: for files of which somebody may lock the inode for as long
+ * as he likes. One such file holds up all that the ring's few threads have to write. */
+struct worker;
+int loop_write_by(struct loop *l, struct worker *w, int fd, const void *data, size_t len,
+                  uint64_t offset, loop_write_fn fn, void *userdata);

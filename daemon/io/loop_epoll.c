@@ -2,7 +2,7 @@
  *
  * The event loop where io_uring is refused (kernel.io_uring_disabled, seccomp in containers): epoll
  * with one-shot descriptors, and writes by a writer thread. Not an interface: loop.c calls it. Loop
- * thread, but for the pwrite() of the writer.
+ * thread.
  */
 #include "loop_internal.h"
 
@@ -86,22 +86,6 @@ static bool epoll_watch_cancel(struct loop_watch *w)
     return false;
 }
 
-static void write_run(void *userdata)
-{
-    struct loop_write_op *op = userdata;
-    size_t len = op->len > SSIZE_MAX ? SSIZE_MAX : op->len;
-    if (len > 1u << 30)
-        len = 1u << 30;
-    ssize_t n = pwrite(op->fd, op->data, len, (off_t) op->offset);
-    op->result = n < 0 ? -errno : (int) n;
-}
-
-static void write_done(void *userdata)
-{
-    struct loop_write_op *op = userdata;
-    loop_write_progress(op, op->result);
-}
-
 static int epoll_write_start(struct loop_write_op *op)
 {
     struct poller *e = data_of(op->loop);
@@ -112,7 +96,7 @@ static int epoll_write_start(struct loop_write_op *op)
         if (r < 0)
             return r;
     }
-    return worker_submit(e->writer, write_run, write_done, op);
+    return loop_write_submit(e->writer, op);
 }
 
 static int epoll_range_register(struct loop *l, void *data, size_t size, int index)

@@ -31,8 +31,9 @@ struct loop_write_op {
     uint64_t offset;
     loop_write_fn fn;
     void *userdata;
-    unsigned retries; /* since the last byte was written */
-    int result;       /* epoll back-end: from the writer thread */
+    unsigned retries;      /* since the last byte was written */
+    struct worker *worker; /* that writes it; NULL: the back-end */
+    int result;            /* from there */
 };
 
 struct loop_backend {
@@ -77,5 +78,6 @@ struct loop {
 /* From the back-ends. */
 void loop_watch_ready(struct loop_watch *w, uint32_t revents);
 void loop_watch_gone(struct loop_watch *w);
+int loop_write_submit(struct worker *w, struct loop_write_op *op);
 /* result: bytes written or -errno. */
 void loop_write_progress(struct loop_write_op *op, int result);

@@ -35,6 +35,7 @@ struct worker {
     pthread_cond_t cond;
     struct queue todo;
     struct queue finished;
+    bool running;
     bool stopping;
 };
 
@@ -75,9 +76,11 @@ static void *worker_main(void *arg)
         if (w->stopping)
             break;
         struct job *j = queue_take(&w->todo);
+        w->running = true;
         (void) pthread_mutex_unlock(&w->mutex);
         j->run(j->userdata);
         (void) pthread_mutex_lock(&w->mutex);
+        w->running = false;
         bool tell = !w->finished.first;
         queue_put(&w->finished, j);
         if (tell)
@@ -158,6 +161,31 @@ struct worker *worker_free(struct worker *w)
     (void) pthread_mutex_destroy(&w->mutex);
     free(w);
     return NULL;
+}
+
+bool worker_idle(struct worker *w)
+{
+    (void) pthread_mutex_lock(&w->mutex);
+    bool idle = !w->running && !w->todo.first && !w->finished.first;
+    (void) pthread_mutex_unlock(&w->mutex);
+    return idle;
+}
+
+bool worker_settle(struct worker *w)
+{
+    worker_ready(w->event_fd, POLLIN, w);
+    return worker_idle(w);
+}
+
+static void close_run(void *userdata)
+{
+    (void) safe_close((int) (intptr_t) userdata);
+}
+
+void worker_close(struct worker *w, int fd)
+{
+    if (fd >= 0 && worker_submit(w, close_run, NULL, (void *) (intptr_t) fd) < 0)
+        (void) safe_close(fd);
 }
 
 int worker_submit(struct worker *w, void (*run)(void *userdata), void (*done)(void *userdata),

@@ -43,6 +43,7 @@ struct file_sink {
     struct loop *loop;
     struct worker *worker;
     struct worker *syncer;
+    struct worker *writer; /* NULL: the loop */
     struct session *session;
     int fd;
     uint32_t buffer_bytes;
@@ -120,16 +121,29 @@ struct file_sink *file_sink_free(struct file_sink *f)
 {
     if (!f)
         return NULL;
+    worker_close(f->worker, f->fd);
     loop_timer_free(f->header_timer);
     while (f->waiters) {
         struct waiter *w = f->waiters;
         f->waiters = w->next;
         free(w);
     }
-    (void) safe_close(f->fd);
     free(f->header);
     free(f);
     return NULL;
+}
+
+void file_sink_write_by(struct file_sink *f, struct worker *w)
+{
+    f->writer = w;
+}
+
+static int sink_write(struct file_sink *f, const void *data, size_t len, uint64_t offset, int index,
+                      loop_write_fn fn, void *userdata)
+{
+    if (f->writer)
+        return loop_write_by(f->loop, f->writer, f->fd, data, len, offset, fn, userdata);
+    return loop_write(f->loop, f->fd, data, len, offset, index, fn, userdata);
 }
 
 static struct buffer *item(struct file_sink *f, uint32_t index)
@@ -263,7 +277,7 @@ static void header_write(struct file_sink *f)
     f->header_settled = settled(f);
     etl_logfile_buffer_update(f->header, &totals);
     f->header_busy = true;
-    r = loop_write(f->loop, f->fd, f->header, HEADER_WRITE, 0, -1, header_written, f);
+    r = sink_write(f, f->header, HEADER_WRITE, 0, -1, header_written, f);
     if (r < 0)
         header_written(r, f);
 }
@@ -421,8 +435,7 @@ static void pump(struct file_sink *f)
         r = note ? 0 : -ENOMEM;
         if (note) {
             *note = (struct flight_note){.sink = f, .index = index};
-            r = loop_write(f->loop, f->fd, b->data, f->buffer_bytes, b->offset, b->fixed,
-                           write_done, note);
+            r = sink_write(f, b->data, f->buffer_bytes, b->offset, b->fixed, write_done, note);
         }
         if (r < 0) {
             free(note);

@@ -26,6 +26,8 @@ typedef void (*file_sink_fn)(int result, void *userdata);
  * the fsync at the end, which may take as long as the disk likes. */
 int file_sink_new(struct loop *l, struct worker *w, struct worker *syncer, struct session *s,
                   int fd, struct file_sink **ret);
+/* This worker writes, instead of the loop's ring. */
+void file_sink_write_by(struct file_sink *f, struct worker *w);
 /* No write and no job may be under way: after file_sink_close(), or before file_sink_open(). */
 struct file_sink *file_sink_free(struct file_sink *f);
 

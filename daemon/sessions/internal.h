@@ -40,6 +40,7 @@ struct session {
     struct loop *loop;
     struct buffers *buffers;
     struct file_sink *sink;
+    struct uid_worker *workers; /* of its owner */
     struct stream late[ETWD_LATE_BUFFERS];
     int64_t next_sequence;
     uint64_t data_buffers_max; /* that the file has room for; UINT64_MAX: no limit */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "file_sink.h"
 #include "io/loop.h"
+#include "io/uid_workers.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 
@@ -128,6 +129,7 @@ struct session *session_free(struct session *s)
     loop_timer_free(s->flush_timer);
     loop_timer_free(s->full_timer);
     file_sink_free(s->sink);
+    uid_worker_put(s->workers);
     buffers_free(s->buffers);
     session_properties_clear(&s->properties);
     free(s->folded_name);

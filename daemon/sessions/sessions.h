@@ -19,12 +19,11 @@ struct kernel_logger;
 struct loop;
 struct router;
 struct sessions;
-struct worker;
+struct uid_workers;
 
 struct sessions_env {
     struct loop *loop;
-    struct worker *files;  /* for calls on log files that take a moment */
-    struct worker *syncer; /* for those that take as long as the disk likes */
+    struct uid_workers *workers; /* for calls on log files */
     struct router *router;
     struct kernel_logger *kernel;
     const struct etw_conf *conf;
@@ -48,7 +47,7 @@ struct session_request {
     struct session_properties properties; /* its strings: taken over */
     bool kernel_call;                     /* by StartKernelTrace's rules */
     bool may_kernel;                      /* the caller may see kernel events */
-    bool privileged;                      /* no quota of sessions */
+    bool privileged;                      /* no quota of sessions; trusted with its files */
     bool bound;
     uint64_t connection;
     uint32_t uid, pid;

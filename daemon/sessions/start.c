@@ -19,7 +19,7 @@
 #include "etwd_events.h"
 #include "file_sink.h"
 #include "io/files.h"
-#include "io/worker.h"
+#include "io/uid_workers.h"
 #include "kernel/logger.h"
 #include "names.h"
 #include "table.h"
@@ -31,6 +31,8 @@ struct start_op {
     struct sessions *sessions;
     struct session *session;
     struct session_plan plan;
+    struct uid_worker *workers;
+    bool trusted;
     int fd;
     sessions_fn fn;
     void *userdata;
@@ -47,7 +49,8 @@ static struct start_op *start_op_free(struct start_op *op)
 {
     if (!op)
         return NULL;
-    (void) safe_close(op->fd);
+    uid_worker_close(op->workers, op->fd);
+    uid_worker_put(op->workers);
     free(op->name16);
     free(op->file16);
     free(op);
@@ -240,11 +243,16 @@ static void check_done(void *userdata)
         start_fail_errno(op, r, "no memory for the session's buffers");
         return;
     }
-    r = file_sink_new(ss->env.loop, ss->env.files, ss->env.syncer, s, take_fd(&op->fd), &s->sink);
+    s->workers = op->workers;
+    op->workers = NULL;
+    r = file_sink_new(ss->env.loop, s->workers->files, s->workers->syncer, s, take_fd(&op->fd),
+                      &s->sink);
     if (r < 0) {
         start_fail_errno(op, r, "no memory for the session's log file");
         return;
     }
+    if (!op->trusted)
+        file_sink_write_by(s->sink, s->workers->files);
     s->start_raw = etw_clock_boottime();
     s->start_filetime = etw_filetime_now();
     etwd_events_begin(ss->events, s);
@@ -272,11 +280,20 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
     if (!op) {
         refuse_errno(&none, -ENOMEM, "the session could not be started");
         fn(&none, NULL, userdata);
-        (void) safe_close(req->fd);
+        struct uid_worker *w = uid_workers_get(ss->env.workers, req->uid, req->privileged);
+        uid_worker_close(w, req->fd);
+        uid_worker_put(w);
         session_properties_clear(&req->properties);
         return;
     }
-    *op = (struct start_op){.sessions = ss, .fd = req->fd, .fn = fn, .userdata = userdata};
+    *op = (struct start_op){
+        .sessions = ss,
+        .workers = uid_workers_get(ss->env.workers, req->uid, req->privileged),
+        .trusted = req->privileged,
+        .fd = req->fd,
+        .fn = fn,
+        .userdata = userdata,
+    };
     req->fd = -1;
 
     _cleanup_free_ char *folded = NULL;
@@ -333,7 +350,7 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
         start_fail_errno(op, r, "there is no free session number");
         return;
     }
-    r = worker_submit(ss->env.files, check_run, check_done, op);
+    r = worker_submit(op->workers->files, check_run, check_done, op);
     if (r < 0)
         start_fail_errno(op, r, "the session could not be started");
 }

@@ -116,6 +116,12 @@
 #define ETWD_CONNECTION_STALL_S 10
 /* Messages read from one connection before the others have their turn. */
 #define ETWD_CONNECTION_BATCH 16
+/* Users whose calls that may sleep have threads of their own, two each; more share one. */
+#define ETWD_UID_WORKERS_MAX 64
+/* The threads of a user who has neither connection nor session go after this time. */
+#define ETWD_UID_WORKER_IDLE_S 2
+/* At its end etwd waits this long for them to close what clients have left. */
+#define ETWD_UID_WORKER_SETTLE_MS 500
 /* Supplementary groups of a peer that are looked at (the kernel's limit). */
 #define ETWD_GROUPS_MAX 65536
 /* Bytes of sessions in one page of a list: below ETW_MESSAGE_MAX with room for one more session. */

@@ -112,6 +112,22 @@ static size_t take_descriptors(struct msghdr *msg, int *fds, size_t max)
     return came;
 }
 
+int wire_brings_fds(int sock)
+{
+    char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n;
+
+    /* Without room for them they are not installed, and the packet keeps its references. */
+    do
+        n = recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    return (msg.msg_flags & MSG_CTRUNC) != 0;
+}
+
 int wire_receive(int sock, int flags, Etwd__Message **ret, int *fds, size_t max_fds,
                  size_t *ret_n_fds)
 {

@@ -25,6 +25,11 @@ int wire_pack(const Etwd__Message *m, void **ret_data, size_t *ret_len);
  * SIGPIPE. flags: MSG_DONTWAIT or 0. -errno; -EAGAIN. */
 int wire_send(int sock, const Etwd__Message *m, const int *fds, size_t n_fds, int flags);
 
+/* Whether the next packet brings descriptors; it stays in the socket, and so do they. 1, 0, -errno.
+ * Taking such a packet out may take as long as its sender likes, whatever is done with them: the
+ * last close of a descriptor may wait (SO_LINGER, FUSE), and may be ours. */
+int wire_brings_fds(int sock);
+
 /* Receives one message. Descriptors come O_CLOEXEC in fds[0 .. *ret_n_fds), at most max_fds; more
  * are closed and make it -EBADMSG. 0; -ECONNRESET at the end of the connection; -EAGAIN; -EBADMSG:
  * the packet was consumed, its descriptors are closed. */

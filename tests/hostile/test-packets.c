@@ -6,6 +6,7 @@
  */
 #include <check.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
@@ -14,6 +15,8 @@
 #include <sys/wait.h>
 
 #include "client.h"
+
+#define NOBODY 65534u
 
 static struct test_daemon *etwd;
 static int honest = -1; /* a client that behaves, connected all the time */
@@ -328,6 +331,94 @@ START_TEST(descriptor_floods)
 }
 END_TEST
 
+/* A socket whose last close waits for a peer that reads nothing: *ret_peer, whose end ends it. */
+static int lingering_socket(int *ret_peer)
+{
+    static const struct linger linger = {.l_onoff = 1, .l_linger = 3600};
+    static const char bytes[65536];
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert(listener >= 0 && fd >= 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *) &a, sizeof(a)), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *) &a, &len), 0);
+    ck_assert_msg(connect(fd, (struct sockaddr *) &a, sizeof(a)) == 0, "connect: %m");
+    *ret_peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    ck_assert_int_ge(*ret_peer, 0);
+    while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        ;
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+    safe_close(listener);
+    return fd;
+}
+
+enum hold_up { HOLD_QUERY, HOLD_START, HOLD_GARBAGE, HOLD_MANY, HOLD_UNREAD, HOLD_UPS };
+
+/* As another user, whom etwd owes nothing. */
+static void hold_up(enum hold_up how, int fd)
+{
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    Etwd__QueryDaemon query = ETWD__QUERY_DAEMON__INIT;
+    int many[ETW_MESSAGE_FDS_MAX], sock;
+    uint8_t *start;
+    size_t size = pack_start(&start);
+
+    if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+        _exit(1);
+    sock = client_new();
+    m.body_case = ETWD__MESSAGE__BODY_QUERY_DAEMON;
+    m.query_daemon = &query;
+    for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+        many[i] = fd;
+    switch (how) {
+    case HOLD_QUERY:
+        (void) wire_send(sock, &m, &fd, 1, 0);
+        break;
+    case HOLD_START:
+        (void) client_send_raw(sock, start, size, &fd, 1);
+        break;
+    case HOLD_GARBAGE:
+        (void) client_send_raw(sock, "garbage", 7, &fd, 1);
+        break;
+    case HOLD_MANY:
+        (void) client_send_raw(sock, "garbage", 7, many, ARRAY_SIZE(many));
+        break;
+    default: /* what comes behind the end is thrown away with the connection */
+        (void) client_send_raw(sock, "garbage", 7, NULL, 0);
+        (void) client_send_raw(sock, "", 0, NULL, 0);
+        (void) client_send_raw(sock, "garbage", 7, &fd, 1);
+    }
+    _exit(0);
+}
+
+/* Descriptors whose close may take as long as their sender likes: nobody else waits for it. */
+START_TEST(descriptors_that_hold_up)
+{
+    int peers[HOLD_UPS];
+
+    test_need_root();
+    for (int how = 0; how < HOLD_UPS; how++) {
+        int fd = lingering_socket(&peers[how]), status;
+        pid_t pid = fork();
+
+        ck_assert_int_ge(pid, 0);
+        if (pid == 0)
+            hold_up((enum hold_up) how, fd);
+        /* etwd has the last one. */
+        safe_close(fd);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 0);
+        for (int i = 0; i < 10; i++)
+            ck_assert_uint_eq(client_count_sessions(honest), 0);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(peers); i++)
+        safe_close(peers[i]);
+}
+END_TEST
+
 /* Clients that send and do not read. etwd stops reading from them, and they cost nobody else. */
 START_TEST(never_reads)
 {
@@ -489,6 +580,12 @@ static Suite *suite(void)
     tcase_add_test(t, many_connections);
     tcase_add_test(t, quota_of_connections);
     tcase_add_test(t, nobody_else_is_delayed);
+    suite_add_tcase(s, t);
+
+    t = tcase_create("waits");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 240);
+    tcase_add_test(t, descriptors_that_hold_up);
     suite_add_tcase(s, t);
     return s;
 }

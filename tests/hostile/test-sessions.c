@@ -483,7 +483,9 @@ START_TEST(leaves_in_the_middle)
             ck_assert_int_eq(wire_send(sock, &stop, NULL, 0, 0), 0);
         }
         safe_close(sock);
-        /* The kernel logger is one for all: the next round may only begin when it has ended. */
+        /* The kernel logger is one for all: the next round may only begin when it has ended, which
+         * it may have once its connection is gone. */
+        client_wait_alone(honest);
         for (int k = 0; k < TEST_HANG_LIMIT_S * 100 && client_count_sessions(honest) > 0; k++)
             usleep(10000);
         ck_assert_uint_eq(client_count_sessions(honest), 0);
