@@ -108,6 +108,9 @@
 #define ETWD_PASS_BYTES (4 * 1024 * 1024)
 /* STOP and FLUSH wait at most this long for records still under way. */
 #define ETWD_DRAIN_MS 500
+/* A ring whose writer is busy with an event older than this holds the others up no longer: it was
+ * stopped or lost its CPU, and what it writes then is late. Readers of live events notice 0.1 s. */
+#define ETWD_BUSY_MAX_MS 100
 /* Requests of one connection that wait for an answer; more are read when some are answered. */
 #define ETWD_CONNECTION_REQUESTS 16
 /* Replies that wait because the client does not read; then nothing more is read from it, and when
