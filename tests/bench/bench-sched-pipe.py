@@ -10,6 +10,7 @@ while a descriptor is open here (BPF_ENABLE_STATS), so that nothing has to be pu
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import platform
@@ -133,10 +134,12 @@ def measure(options, daemon, folder):
         lost["perf record"] += int(m.group(1)) if m else 0
         sizes["perf record"].append((os.path.getsize(data), samples))
 
-    variants = [untraced, etwd, perf]
+    # Each variant follows each other one as often, and none pays for the files of the one before.
+    orders = list(itertools.permutations([untraced, etwd, perf]))
     for i in range(options.rounds):
-        for j in range(3):
-            variants[(i + j) % 3]()
+        for variant in orders[i % len(orders)]:
+            os.sync()
+            variant()
     os.remove(data)
     return times, sizes, lost, etl
 
@@ -207,6 +210,9 @@ def main():
     if not shutil.which("perf") or not shutil.which("bpftool"):
         print("needs perf and bpftool")
         return 77
+    load = os.getloadavg()[0]
+    if load > 1:
+        print(f"NOTE: the machine was busy (load average {load:.1f}): times are worth little")
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="etw-bench-") as folder:

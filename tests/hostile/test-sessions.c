@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 
 #include "client.h"
+#include "fuse-server.h"
 
 #define NOBODY 65534u
 #define FLAG_PROCESS 0x00000001u
@@ -669,6 +670,89 @@ START_TEST(another_user)
 }
 END_TEST
 
+/* A user's process in the middle of write(2) to its log file, with the inode locked until the
+ * memory that it writes from is there, which the user serves itself. */
+static void *never_there; /* a mapping of a file of a stopped FUSE server */
+static int fuse = -1;
+
+static void user_holds_its_file(void)
+{
+    Etwd__SessionProperties p = properties("held", user_path);
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    Etwd__StartSession start = ETWD__START_SESSION__INIT;
+    int fd = open_log(user_path), other = open_log(user_path), sock = client_new();
+
+    /* Who waits for the server must not keep it connected. */
+    fuse = safe_close(fuse);
+    if (fork() == 0)
+        _exit(write(other, never_there, 4096) < 0);
+    usleep(200000); /* until it sleeps there; too short a time makes the attack weaker */
+    start.properties = &p;
+    start.bound = true;
+    m.id = 1;
+    m.body_case = ETWD__MESSAGE__BODY_START_SESSION;
+    m.start_session = &start;
+    ck_assert_int_eq(wire_send(sock, &m, &fd, 1, 0), 0);
+    while (client_count_sessions(honest) == 0)
+        usleep(10000);
+}
+
+START_TEST(file_that_its_owner_holds)
+{
+    static const char content[8192] = "x";
+    char *point = test_path("held"), *folder = test_path("public-too"), *path;
+    Etwd__SessionProperties p;
+    pid_t server;
+    int fd, file;
+
+    test_need_root();
+    ck_assert_int_eq(mkdir(folder, 0777), 0);
+    ck_assert_int_eq(chmod(folder, 0777), 0);
+    user_path = test_path("public-too/user.etl");
+    fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (fuse < 0)
+        test_skip("no /dev/fuse: %m");
+    ck_assert_int_eq(mkdir(point, 0755), 0);
+    server = fuse_server_start(fuse, content, sizeof(content));
+    if (fuse_mount_at(fuse, point) < 0) {
+        kill(server, SIGKILL);
+        test_skip("FUSE cannot be mounted here");
+    }
+    path = test_path("held/program");
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_msg(file >= 0, "%s: %m", path);
+    never_there = mmap(NULL, sizeof(content), PROT_READ, MAP_PRIVATE, file, 0);
+    ck_assert_ptr_ne(never_there, MAP_FAILED);
+    /* Only the mapping stays, and nothing of it when this process ends. */
+    safe_close(file);
+    ck_assert_int_eq(umount2(point, MNT_DETACH), 0);
+    ck_assert_int_eq(kill(server, SIGSTOP), 0);
+
+    as_user(NOBODY, user_holds_its_file);
+    free(path);
+    path = test_path("other.etl");
+    p = properties("other", path);
+    fd = open_log(path);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(client_start(honest, &p, false, true, &fd, 1, NULL), 0);
+        ck_assert_uint_eq(client_stop(honest, "other"), 0);
+    }
+    safe_close(fd);
+
+    ck_assert_int_eq(kill(server, SIGCONT), 0);
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 100 && client_count_sessions(honest) > 0; i++)
+        usleep(10000);
+    munmap(never_there, sizeof(content));
+    kill(server, SIGKILL);
+    fuse = safe_close(fuse);
+    ck_assert_int_eq(waitpid(server, NULL, 0), server);
+    free(path);
+    free(point);
+    free(folder);
+    free(user_path);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("sessions");
@@ -686,6 +770,12 @@ static Suite *suite(void)
     tcase_add_test(t, leaves_in_the_middle);
     tcase_add_test(t, all_at_once);
     tcase_add_test(t, another_user);
+    suite_add_tcase(s, t);
+
+    t = tcase_create("waits");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 240);
+    tcase_add_test(t, file_that_its_owner_holds);
     suite_add_tcase(s, t);
     return s;
 }
