@@ -549,7 +549,7 @@ START_TEST(rundown_in_few_buffers)
         pids[i] = start((const char *const[]){self, "load:waits", NULL});
     usleep(300000);
     test_etwctl_ok(&o, "start", "--kernel", "--flags", "process,thread,image", "--buffer-size", "4",
-                   "--buffers", "8:64", "-o", file);
+                   "--buffers", "8:96", "-o", file);
     test_output_done(&o);
     trace_stop(true);
     for (int i = 0; i < N; i++) {
