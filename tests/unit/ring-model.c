@@ -290,8 +290,10 @@ static int oldest(const struct search *q, const struct state *s)
     int best = -1;
 
     for (unsigned i = 0; i < q->m->writers; i++) {
+        if (s->r.position[i] == s->r.end[i])
+            continue;
         uint8_t stamp = s->w[i].stamps[s->r.position[i]];
-        if (s->r.position[i] == s->r.end[i] || stamp >= s->r.watermark)
+        if (stamp >= s->r.watermark)
             continue;
         if (best < 0 || stamp < s->w[best].stamps[s->r.position[best]])
             best = (int) i;
