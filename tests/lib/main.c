@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -196,13 +197,26 @@ static int run_suite(Suite *suite, int fd)
     return failed;
 }
 
+/* A folder for those of all tests, which this process removes: a test that is killed cannot. */
+static char *make_base(void)
+{
+    const char *base = getenv("TMPDIR");
+    char *dir;
+
+    if (asprintf(&dir, "%s/etw-test-XXXXXX", base && *base ? base : "/tmp") < 0 || !mkdtemp(dir) ||
+        chmod(dir, 0755) < 0 || setenv("TMPDIR", dir, 1) < 0)
+        return NULL;
+    return dir;
+}
+
 int test_main(Suite *suite)
 {
+    char *base = make_base();
     int fds[2], pidfd, status, r;
     pid_t pid;
 
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED || pipe2(fds, O_CLOEXEC) < 0) {
+    if (!base || shared == MAP_FAILED || pipe2(fds, O_CLOEXEC) < 0) {
         perror("test_main");
         return 1;
     }
@@ -221,7 +235,10 @@ int test_main(Suite *suite)
     close(fds[1]);
     pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
     r = pass_results(fds[0], pidfd);
-    if (waitpid(pid, &status, 0) < 0 || r < 0 || !WIFEXITED(status)) {
+    if (waitpid(pid, &status, 0) < 0)
+        r = -errno;
+    test_remove_tree(base);
+    if (r < 0 || !WIFEXITED(status)) {
         printf("Bail out! the test runner died\n");
         return 1;
     }
