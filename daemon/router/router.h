@@ -36,6 +36,13 @@ struct router_source_ops {
     void (*commit)(struct router_source *s);
     /* Bytes waiting after commit, to pick the next pass's time; may be NULL. */
     uint64_t (*pending)(struct router_source *s);
+    /* Takes the record that peek gave into sessions, instead of the rows and masks here: for
+     * sources whose records are not probes'. NULL: as probes' records. */
+    void (*deliver)(struct router_source *s, const struct etl_record *rec, uint64_t stamp);
+    /* After a pass that found nothing, when all sources have this and agree, the router sleeps
+     * without a timer until router_kick(). The source may look once more at its rings and say no.
+     * NULL: a source that has to be looked at (probes). */
+    bool (*sleep)(struct router_source *s);
 };
 
 /* Embed in the source's own struct. */
@@ -90,5 +97,7 @@ void router_hold(struct router *r, uint64_t stamp);
  * false when time ran out: a busy writer). STOP and FLUSH wait on it. */
 int router_drain(struct router *r, uint64_t stamp, void (*done)(bool complete, void *userdata),
                  void *userdata);
+/* A source that let the router sleep has something. */
+void router_kick(struct router *r);
 /* One pass now. */
 void router_pass(struct router *r);

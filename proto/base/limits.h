@@ -143,6 +143,17 @@
          "per uid: one per process is usual, more is a leak")                                      \
     CONF(MaxBufferMemoryMB, max_buffer_memory_mb, 1024, 1, 1048576,                                \
          "per uid: buffers of all its sessions at their maximum")                                  \
+    CONF(MaxRegistrationsPerUser, max_registrations_per_user, 16384, 1, 1000000,                   \
+         "of one uid: a thousand processes of sixteen providers each")                             \
+    CONF(MaxSessionsPerProvider, max_sessions_per_provider, 8, 1, 32, "ETW's limit")               \
+    CONF(ArenaMemoryMB, arena_memory_mb, 1024, 1, 1048576,                                         \
+         "per uid: rings that have memory; a process takes two at first")                          \
+    CONF(RingSizeKB, ring_size_kb, 256, 4, 16384,                                                  \
+         "of one thread, a power of two: 256 KiB hold the largest event and 2 ms at a million "    \
+         "events a second")                                                                        \
+    CONF(                                                                                          \
+        FastClock, fast_clock, 0, 0, 1,                                                            \
+        "1: providers stamp by the processor's time stamp counter while it agrees with the clock") \
     CONF(KernelRingKB, kernel_ring_kb, 4096, 64, 1048576,                                          \
          "per CPU: 4 MiB hold 8 ms at 4.4 million events/s, the passes come every 1 to 5 ms")      \
     CONF(KernelDefaultBuffers, kernel_default_buffers, 256, 4, 65536,                              \
