@@ -10,9 +10,6 @@
 #define IN_CHAIN 0x80u
 #define IN_ARRAY 0x60u
 #define IN_TYPE 0x1Fu
-#define ARRAY_FIXED 0x20u
-#define ARRAY_VARIABLE 0x40u
-#define ARRAY_CUSTOM 0x60u
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -101,7 +98,7 @@ int etl_tl_init(struct etl_tl *tl, const void *metadata, size_t metadata_size, c
 static int read_field(struct etl_tl *tl, struct etl_tl_field *ret)
 {
     struct etl_tl_field f = {0};
-    uint32_t pos = tl->meta_pos, tag;
+    uint32_t pos = tl->meta_pos;
     int r;
 
     r = read_name(tl->meta, tl->meta_end, &pos, &f.name, &f.name_len);
@@ -118,17 +115,17 @@ static int read_field(struct etl_tl *tl, struct etl_tl_field *ret)
         uint8_t out = tl->meta[pos++];
         f.out_type = out & 0x7F;
         if (out & 0x80) {
-            r = read_tag(tl->meta, tl->meta_end, &pos, &tag);
+            r = read_tag(tl->meta, tl->meta_end, &pos, &f.tag);
             if (r < 0)
                 return r;
         }
     }
-    if (f.array == ARRAY_FIXED || f.array == ARRAY_CUSTOM) {
+    if (f.array == ETL_TL_ARRAY_FIXED || f.array == ETL_TL_ARRAY_CUSTOM) {
         if (tl->meta_end - pos < 2)
             return -EBADMSG;
         f.count = get16(tl->meta + pos);
         pos += 2;
-        if (f.array == ARRAY_CUSTOM) {
+        if (f.array == ETL_TL_ARRAY_CUSTOM) {
             /* type information of a format we do not know: the count is its length */
             if (tl->meta_end - pos < f.count)
                 return -EBADMSG;
@@ -138,6 +135,16 @@ static int read_field(struct etl_tl *tl, struct etl_tl_field *ret)
     tl->meta_pos = pos;
     *ret = f;
     return 0;
+}
+
+int etl_tl_next_field(struct etl_tl *tl, struct etl_tl_field *ret)
+{
+    int r;
+
+    if (tl->meta_pos >= tl->meta_end)
+        return 0;
+    r = read_field(tl, ret);
+    return r < 0 ? r : 1;
 }
 
 /* Passes over `members` fields and what is in them: an array of structs that has no element. */
@@ -357,13 +364,13 @@ static int begin_field(struct etl_tl *tl, struct etl_tl_value *v)
     v->in_type = f.in_type;
     v->out_type = f.out_type;
 
-    if (f.array == ARRAY_CUSTOM) {
+    if (f.array == ETL_TL_ARRAY_CUSTOM) {
         v->kind = ETL_TL_IS_BINARY;
         r = take_counted(tl, v);
         return r < 0 ? r : ETL_TL_VALUE;
     }
     count = f.count;
-    if (f.array == ARRAY_VARIABLE) {
+    if (f.array == ETL_TL_ARRAY_VARIABLE) {
         r = take16(tl, &count);
         if (r < 0)
             return r;

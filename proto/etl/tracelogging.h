@@ -115,7 +115,13 @@ struct etl_tl_field {
     uint8_t array; /* the 0x60 bits */
     uint8_t out_type;
     uint16_t count; /* of a fixed array */
+    uint32_t tag;
 };
+
+/* etl_tl_field.array */
+#define ETL_TL_ARRAY_FIXED 0x20u
+#define ETL_TL_ARRAY_VARIABLE 0x40u
+#define ETL_TL_ARRAY_CUSTOM 0x60u
 
 /* Innermost last. */
 struct etl_tl_frame {
@@ -166,6 +172,10 @@ int etl_tl_init(struct etl_tl *tl, const void *metadata, size_t metadata_size, c
 /* An enum etl_tl_token; ETL_TL_END (0) when everything is read; -EBADMSG: metadata or data are cut
  * short or too deep (tokens before are good; open arrays and structs stay unclosed). */
 int etl_tl_next(struct etl_tl *tl, struct etl_tl_value *ret);
+/* The schema alone: the next field of the metadata, whatever the data. 1; 0 when all were read;
+ * -EBADMSG. The out_type of a struct is the number of its members, which follow it. Not mixed with
+ * etl_tl_next(). */
+int etl_tl_next_field(struct etl_tl *tl, struct etl_tl_field *ret);
 /* Arrays and structs that are open, innermost first: closes what an error left open. Returns the
  * END token, or 0 when none is open. */
 int etl_tl_unwind(struct etl_tl *tl);

@@ -38,7 +38,7 @@ compile() {
         -I"$include" -I"$generated" -fsyntax-only "$dir/source"
 }
 
-headers='etw_types.h wmistr.h winerror.h evntprov.h evntrace.h evntcons.h KernelTraceControl.h'
+headers='etw_types.h wmistr.h winerror.h evntprov.h evntrace.h evntcons.h KernelTraceControl.h tdh.h'
 standards='c11 c17 gnu17 c++17 c++20'
 
 for standard in $standards; do

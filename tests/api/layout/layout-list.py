@@ -12,7 +12,7 @@
 import re
 import sys
 
-HEADERS = ['wmistr.h', 'evntrace.h', 'evntprov.h', 'evntcons.h']
+HEADERS = ['wmistr.h', 'evntrace.h', 'evntprov.h', 'evntcons.h', 'tdh.h']
 
 # Declared there and not here, or not the same, and why.
 WITHOUT = {
@@ -23,7 +23,7 @@ WITHOUT = {
     ],
     'end marks: later headers have more values': [
         'EVENT_HEADER_EXT_TYPE_MAX', 'MaxEventInfo', 'MaxTraceSetInfoClass',
-        'EtwQueryProcessHandleInfoMax',
+        'EtwQueryProcessHandleInfoMax', 'TDH_CONTEXT_MAXIMUM',
     ],
     'words of the compiler and renamed functions, no values': [
         'WMIAPI', 'EVNTAPI', r'\w+_DEF', 'DEFINED_PEVENT_FILTER_DESC', r'_\w+',
@@ -31,6 +31,10 @@ WITHOUT = {
         r'(Register|Unregister)TraceGuids', r'(Start|Control|Stop|Query|Update|Flush|Open)Trace',
         'QueryAllTraces',
     ],
+    'of functions that are not here': [
+        r'PROVIDER_FIELD_INFO\w*', 'PROVIDER_FILTER_INFO', r'PPROVIDER_F\w+',
+    ],
+    'another name later: Reserved': ['Padding'],
 }
 
 # Structures and constants of other headers that ours need.
@@ -152,6 +156,8 @@ def list_mingw(include, winerror):
         for name, body in structures(text):
             emit(f'STRUCT({name})', name)
             for path, bits in members(body):
+                if excluded(path):
+                    continue
                 emit(f'{"BITS" if bits else "MEMBER"}({name}, {path})', name)
         for name, value in constants(text):
             if value.startswith('"'):

@@ -22,6 +22,7 @@
 #undef DefaultTraceSecurityGuid
 #include <evntprov.h>
 #include <evntcons.h>
+#include <tdh.h>
 #define LAYOUT_GUID(name) mingw_##name
 #else
 #ifdef __cplusplus
@@ -32,6 +33,7 @@
 #include <KernelTraceControl.h>
 #include <evntcons.h>
 #include <evntprov.h>
+#include <tdh.h>
 #include <evntrace.h>
 #include <winerror.h>
 #include <wmistr.h>

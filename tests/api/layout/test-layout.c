@@ -12,6 +12,7 @@
 #include <KernelTraceControl.h>
 #include <evntcons.h>
 #include <evntprov.h>
+#include <tdh.h>
 #include <evntrace.h>
 #include <winerror.h>
 #include <wmistr.h>
@@ -86,7 +87,10 @@ START_TEST(reference)
         t.member--;                                                                                \
         memcpy(bytes, &t, sizeof(t));                                                              \
         for (size_t i = 0; i < sizeof(t); i++)                                                     \
-            ck_assert_msg(bytes[i] == (i == (at) ? (value) : 0), #type "." #member);               \
+            ck_assert_msg(                                                                         \
+                bytes[i] ==                                                                        \
+                    (i - (at) < 8 ? (unsigned char) ((value##ULL) >> (8 * (i - (at)))) : 0),       \
+                #type "." #member);                                                                \
     }
 #define CONSTANT(name, value)                                                                      \
     ck_assert_msg((unsigned long long) (name) == (unsigned long long) (value), #name);
