@@ -283,6 +283,26 @@ static void take_facts(struct trace_state *t, struct decoded *d)
     }
 }
 
+/* An event that somebody else describes. */
+static void take_schema(struct decoded *d)
+{
+    d->is_text = (d->record->EventHeader.Flags & EVENT_HEADER_FLAG_STRING_ONLY) != 0;
+    if (d->is_text)
+        return;
+    d->schema = schemas_of(d->record);
+    if (!d->schema)
+        return;
+    const char *provider = schema_provider(d->schema), *event = schema_event(d->schema);
+    if (provider && !d->provider) {
+        d->provider = provider;
+        d->provider_len = (uint32_t) strlen(provider);
+    }
+    if (event) {
+        d->event = event;
+        d->event_len = (uint32_t) strlen(event);
+    }
+}
+
 void decode_event(struct trace_state *t, const EVENT_RECORD *record, struct decoded *ret)
 {
     const EVENT_HEADER *h = &record->EventHeader;
@@ -322,6 +342,8 @@ void decode_event(struct trace_state *t, const EVENT_RECORD *record, struct deco
             d->provider_len = (uint32_t) strlen(k->name);
         }
     }
+    if (d->kind == KIND_EVENT)
+        take_schema(d);
     if (d->row) {
         d->event = d->row->event_name;
         d->event_len = (uint32_t) strlen(d->event);

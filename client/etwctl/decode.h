@@ -18,6 +18,7 @@
 #include "image_ids.h"
 #include "names.h"
 #include "output.h"
+#include "schemas.h"
 
 enum kind { KIND_EVENT, KIND_TRACELOGGING, KIND_CLASSIC, KIND_MESSAGE, KIND_SYSTEM };
 const char *kind_name(enum kind k);
@@ -47,6 +48,8 @@ struct decoded {
     const char *event; /* NULL: unknown; not terminated */
     uint32_t event_len;
     const struct etl_class_row *row; /* how to read the data, or NULL */
+    bool is_text;                    /* EventWriteString: the data are UTF-16 */
+    const struct schema *schema;     /* of an event that does not describe itself, or NULL */
     bool has_tl;
     struct etl_tl tl;
     struct etl_event e; /* guid, opcode, version, data, pointer_size are set */
@@ -83,6 +86,11 @@ struct emitter {
 void emit_key(struct emitter *em, const char *name, size_t len);
 void emit_begin(struct emitter *em, char bracket);
 void emit_end(struct emitter *em, char bracket);
+/* Values, after a key or emit_field_element(). */
+void emit_field_element(struct emitter *em);
+void emit_field_value(struct emitter *em, const struct etl_tl_value *v);
+void emit_field_utf16(struct emitter *em, const void *data, size_t size);
+void emit_field_null(struct emitter *em);
 
 /* Whether the data can be read at all. */
 bool decode_has_fields(const struct decoded *d);

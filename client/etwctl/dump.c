@@ -250,6 +250,8 @@ static int run(struct dump *d, const struct moments *m, char **paths)
             result = EXIT_LOSS;
     }
     resolve_moments(d, m);
+    for (size_t i = 0; i < d->n_files; i++)
+        schemas_learn(paths[i]);
     code = open_traces(d);
     if (code != EXIT_OK)
         return code;
@@ -446,6 +448,7 @@ end:
         names_free(d->files[i].names);
         image_ids_free(d->files[i].image_ids);
     }
+    schemas_clear();
     free(d->files);
     free(d->handles);
     number_list_clear(&d->pids);

@@ -35,7 +35,7 @@ void emit_key(struct emitter *em, const char *name, size_t len)
 }
 
 /* Before an element of an array, which has no key. */
-static void emit_element(struct emitter *em)
+void emit_field_element(struct emitter *em)
 {
     if (em->separate)
         out_char(em->o, ',');
@@ -107,7 +107,7 @@ static void emit_utf8(struct emitter *em, const void *data, size_t size)
     out_char(em->o, '"');
 }
 
-static void emit_utf16(struct emitter *em, const void *data, size_t size)
+void emit_field_utf16(struct emitter *em, const void *data, size_t size)
 {
     if (em->json) {
         out_json_utf16(em->o, data, size);
@@ -130,7 +130,7 @@ static void emit_guid(struct emitter *em, const void *data)
         out_char(em->o, '"');
 }
 
-static void emit_null(struct emitter *em)
+void emit_field_null(struct emitter *em)
 {
     out_str(em->o, em->json ? "null" : "-");
 }
@@ -140,7 +140,7 @@ static void emit_filetime(struct emitter *em, uint64_t filetime)
     char buf[ETW_RFC3339_MAX];
 
     if (filetime == 0) {
-        emit_null(em);
+        emit_field_null(em);
         return;
     }
     out_printf(em->o, em->json ? "\"%s\"" : "%s", etw_rfc3339_filetime(filetime, buf));
@@ -151,7 +151,7 @@ static void emit_sid(struct emitter *em, const void *data, size_t size)
     char buf[ETL_SID_STRING_MAX];
 
     if (size == 0 || etl_sid_size(data, size) == 0) {
-        emit_null(em);
+        emit_field_null(em);
         return;
     }
     out_printf(em->o, em->json ? "\"%s\"" : "%s", etl_sid_format(data, size, buf));
@@ -222,7 +222,7 @@ static void emit_row_array(struct emitter *em, const struct etl_value *v)
 
     switch (v->field->type) {
     case ETL_T_wch:
-        emit_utf16(em, v->data, v->size);
+        emit_field_utf16(em, v->data, v->size);
         return;
     case ETL_T_guid:
         if (v->size == sizeof(struct etw_guid)) {
@@ -248,7 +248,7 @@ static void emit_row_array(struct emitter *em, const struct etl_value *v)
     for (size_t i = 0; i + width <= v->size; i += width) {
         uint32_t n;
         memcpy(&n, v->data + i, sizeof(n));
-        emit_element(em);
+        emit_field_element(em);
         emit_unsigned(em, n);
     }
     emit_end(em, ']');
@@ -280,7 +280,7 @@ static void emit_row_value(struct emitter *em, const struct etl_class_row *row,
         break;
     case ETL_T_wsz:
     case ETL_T_wch:
-        emit_utf16(em, v->data, v->size);
+        emit_field_utf16(em, v->data, v->size);
         break;
     case ETL_T_bin:
         emit_hex_bytes(em, v->data, v->size);
@@ -399,11 +399,11 @@ static void emit_tl_integer(struct emitter *em, const struct etl_tl_value *v)
         emit_unsigned(em, v->integer);
 }
 
-static void emit_tl_value(struct emitter *em, const struct etl_tl_value *v)
+void emit_field_value(struct emitter *em, const struct etl_tl_value *v)
 {
     switch (v->kind) {
     case ETL_TL_IS_NULL:
-        emit_null(em);
+        emit_field_null(em);
         break;
     case ETL_TL_IS_INTEGER:
         emit_tl_integer(em, v);
@@ -415,7 +415,7 @@ static void emit_tl_value(struct emitter *em, const struct etl_tl_value *v)
         out_str(em->o, v->integer ? "true" : "false");
         break;
     case ETL_TL_IS_UTF16:
-        emit_utf16(em, v->data, v->size);
+        emit_field_utf16(em, v->data, v->size);
         break;
     case ETL_TL_IS_UTF8:
         emit_utf8(em, v->data, v->size);
@@ -446,11 +446,11 @@ static void emit_tl_token(struct emitter *em, int token, const struct etl_tl_val
         if (v->name)
             emit_key(em, v->name, v->name_len);
         else
-            emit_element(em);
+            emit_field_element(em);
     }
     switch (token) {
     case ETL_TL_VALUE:
-        emit_tl_value(em, v);
+        emit_field_value(em, v);
         break;
     case ETL_TL_STRUCT_BEGIN:
         emit_begin(em, '{');
@@ -482,12 +482,30 @@ static int emit_tl_fields(struct emitter *em, struct etl_tl *tl)
     return token;
 }
 
+/* Bytes of a text up to its NUL. */
+static size_t text_size(const EVENT_RECORD *r)
+{
+    const uint8_t *p = r->UserData;
+    size_t n = 0;
+
+    while (n + 1 < r->UserDataLength && (p[n] || p[n + 1]))
+        n += 2;
+    return n;
+}
+
 bool decode_has_fields(const struct decoded *d)
 {
-    return d->has_tl || d->row;
+    return d->has_tl || d->row || d->schema || d->is_text;
 }
 
 int emit_fields(struct emitter *em, struct decoded *d)
 {
+    if (d->is_text) {
+        emit_key(em, "message", strlen("message"));
+        emit_field_utf16(em, d->record->UserData, text_size(d->record));
+        return 0;
+    }
+    if (d->schema)
+        return emit_schema_fields(em, d->schema, d->record);
     return d->has_tl ? emit_tl_fields(em, &d->tl) : emit_row_fields(em, d);
 }
