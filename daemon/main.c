@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * etwd's start and end: what needs root first (etwd-image, socket, limits), then the rights it
- * keeps, then the loop with everything on it; SIGTERM or SIGINT ends all sessions in good order.
- * Main thread, which becomes the loop's.
+ * etwd's start and end: what the service manager kept for it, what needs root (etwd-image, socket,
+ * limits), then the rights it keeps, then the loop with everything on it and what a predecessor
+ * left; SIGTERM or SIGINT ends all sessions in good order. Main thread, which becomes the loop's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "control/listen.h"
 #include "control/server.h"
@@ -31,8 +32,10 @@
 #include "kernel/sysconfig.h"
 #include "options.h"
 #include "privilege.h"
+#include "providers/providers.h"
 #include "router/router.h"
 #include "sessions/sessions.h"
+#include "state/takeover.h"
 
 #define RUNTIME_DIR_DEFAULT "/run/etwd"
 
@@ -41,6 +44,8 @@ struct daemon {
     char *user; /* name or number */
     gid_t etw_gid;
     unsigned cpus, online;
+    struct state *state;
+    bool successor; /* a predecessor's state is there: a failed start must not take it away */
     struct control_socket socket;
     int image_fd;
     struct loop *loop;
@@ -48,10 +53,12 @@ struct daemon {
     struct uid_workers *workers;
     struct router *router;
     struct kernel_logger *kernel;
+    struct providers *providers;
     struct sessions *sessions;
     struct server *server;
     int signal_fd;
     struct loop_watch *signal_watch;
+    struct loop_timer *shutdown_timer;
     bool stopping;
 };
 
@@ -180,6 +187,18 @@ static void stopped(void *userdata)
     loop_exit(d->loop, 0);
 }
 
+/* Somebody holds a log file, and nothing that we could do ends that. */
+static void shutdown_late(void *userdata)
+{
+    struct daemon *d = userdata;
+    sessions_tell_left(d->sessions);
+    /* A successor, if the service manager starts one, goes on with them; else another etwd may
+     * begin, also while a thread of this one still hangs in the kernel. */
+    if (!state_kept(d->state))
+        control_socket_close(&d->socket);
+    _exit(EXIT_FAILURE);
+}
+
 static void signal_ready(int fd, uint32_t revents, void *userdata)
 {
     struct daemon *d = userdata;
@@ -196,6 +215,9 @@ static void signal_ready(int fd, uint32_t revents, void *userdata)
         d->stopping = true;
         (void) sd_notify(0, "STOPPING=1\nSTATUS=Finalising sessions");
         server_stop_listening(d->server);
+        (void) loop_timer_arm(d->shutdown_timer,
+                              etw_clock_boottime() +
+                                  d->options.conf.shutdown_timeout * ETW_NSEC_PER_SEC);
         sessions_shutdown(d->sessions, stopped, d);
     }
 }
@@ -226,25 +248,99 @@ static void limits_raise(void)
     }
 }
 
+/* The socket, and the state of a predecessor or a fresh one. */
+/* While we wait for a processor, those who have it fill their rings. */
+static void priority_raise(void)
+{
+    if (geteuid() == 0 && setpriority(PRIO_PROCESS, 0, ETWD_NICE) < 0)
+        log_info("priority: %s: under load events are lost sooner", strerror(errno));
+}
+
 static int socket_open(struct daemon *d, uid_t uid, gid_t gid)
 {
     const char *env = getauxval(AT_SECURE) ? NULL : getenv("ETWD_SOCKET");
     _cleanup_free_ char *path = NULL;
     const char *why = "out of memory";
+    struct state_start start;
     int r;
 
+    r = state_start(d->options.conf.fd_store_max, &start);
+    if (r < 0) {
+        log_error("state: %s", strerror(-r));
+        return r;
+    }
+    d->state = start.state;
+    d->successor = start.successor;
     /* A folder named on the command line is meant more than the environment. */
     if (d->options.runtime_dir || !env || !*env)
         r = asprintf(&path, "%s/control.sock",
                      d->options.runtime_dir ? d->options.runtime_dir : RUNTIME_DIR_DEFAULT);
     else
         r = asprintf(&path, "%s", env);
-    if (r < 0)
+    if (r < 0) {
+        (void) safe_close(start.listen_fd);
         return -ENOMEM;
-    r = control_socket_open(path, uid, gid, &d->socket, &why);
-    if (r < 0)
+    }
+    r = control_socket_open(path, start.listen_fd, start.listen_ours, uid, gid, &d->socket, &why);
+    if (r < 0) {
         log_error("socket '%s': %s: %s", path, why, strerror(-r));
-    return r;
+        return r;
+    }
+    /* That of a socket unit comes with each start. */
+    r = d->socket.path ? state_fd_store(d->state, STATE_FD_LISTEN, 0, d->socket.fd) : 0;
+    if (r < 0 && r != -EEXIST) {
+        log_error("socket '%s': descriptor store: %s", path, strerror(-r));
+        return r;
+    }
+    return 0;
+}
+
+static void session_ending(void *userdata, struct session *s)
+{
+    struct daemon *d = userdata;
+    providers_session_gone(d->providers, s);
+}
+
+static void losses_sync(void *userdata)
+{
+    struct daemon *d = userdata;
+    providers_sync_losses(d->providers);
+}
+
+static struct session *session_find(void *userdata, uint64_t handle)
+{
+    struct daemon *d = userdata;
+    return sessions_find_handle(d->sessions, handle);
+}
+
+static bool connected(void *userdata, uint64_t connection)
+{
+    struct daemon *d = userdata;
+    return server_connected(d->server, connection);
+}
+
+/* What a predecessor left: sessions first, then who writes into them, then who waits for it. */
+static int takeover(struct daemon *d)
+{
+    int r;
+
+    if (!d->successor)
+        return 0;
+    r = sessions_takeover(d->sessions);
+    if (r < 0) {
+        log_error("sessions of the etwd before: %s", strerror(-r));
+        return r;
+    }
+    r = providers_takeover(d->providers, session_find, d);
+    if (r < 0) {
+        log_error("providers of the etwd before: %s", strerror(-r));
+        return r;
+    }
+    server_takeover(d->server);
+    providers_takeover_done(d->providers);
+    sessions_takeover_done(d->sessions, connected, d);
+    state_start_done(d->state);
+    return 0;
 }
 
 static int loop_setup(struct daemon *d)
@@ -263,6 +359,7 @@ static int loop_setup(struct daemon *d)
         log_error("workers: %s", strerror(-r));
         return r;
     }
+    router_set_state(d->router, d->state);
     r = kernel_logger_new(d->loop, d->kernel_worker, d->router, &d->options.conf, d->cpus,
                           d->image_fd, &d->kernel);
     if (r < 0) {
@@ -272,8 +369,21 @@ static int loop_setup(struct daemon *d)
     bool image_helper = d->image_fd >= 0;
     d->image_fd = -1;
 
+    struct providers_env pe = {
+        .loop = d->loop,
+        .router = d->router,
+        .state = d->state,
+        .conf = &d->options.conf,
+        .cpus = d->cpus,
+    };
+    r = providers_new(&pe, &d->providers);
+    if (r < 0) {
+        log_error("providers: %s", strerror(-r));
+        return r;
+    }
     struct sessions_env se = {
         .loop = d->loop,
+        .state = d->state,
         .workers = d->workers,
         .router = d->router,
         .kernel = d->kernel,
@@ -281,6 +391,9 @@ static int loop_setup(struct daemon *d)
         .cpus = d->cpus,
         .online = d->online,
         .cpu_mhz = sysconfig_cpu_mhz(),
+        .ending = session_ending,
+        .losses = losses_sync,
+        .userdata = d,
     };
     r = sessions_new(&se, &d->sessions);
     if (r < 0) {
@@ -289,7 +402,9 @@ static int loop_setup(struct daemon *d)
     }
     struct server_env ve = {
         .loop = d->loop,
+        .state = d->state,
         .workers = d->workers,
+        .providers = d->providers,
         .sessions = d->sessions,
         .kernel = d->kernel,
         .conf = &d->options.conf,
@@ -304,8 +419,8 @@ static int loop_setup(struct daemon *d)
         return r;
     }
     d->socket.fd = -1;
-    r = loop_watch_new(d->loop, d->signal_fd, POLLIN, signal_ready, d, &d->signal_watch);
-    if (r < 0)
+    if ((r = loop_timer_new(d->loop, shutdown_late, d, &d->shutdown_timer)) < 0 ||
+        (r = loop_watch_new(d->loop, d->signal_fd, POLLIN, signal_ready, d, &d->signal_watch)) < 0)
         log_error("signals: %s", strerror(-r));
     return r;
 }
@@ -313,8 +428,10 @@ static int loop_setup(struct daemon *d)
 static void daemon_done(struct daemon *d)
 {
     loop_watch_free(d->signal_watch);
+    loop_timer_free(d->shutdown_timer);
     server_free(d->server);
     sessions_free(d->sessions);
+    providers_free(d->providers);
     /* A job under way uses what the logger holds. */
     worker_free(d->kernel_worker);
     kernel_logger_free(d->kernel);
@@ -323,6 +440,8 @@ static void daemon_done(struct daemon *d)
     loop_free(d->loop);
     (void) safe_close(d->signal_fd);
     (void) safe_close(d->image_fd);
+    state_end(d->state);
+    state_free(d->state);
     control_socket_close(&d->socket);
     free(d->user);
 }
@@ -351,14 +470,18 @@ static int run(struct daemon *d)
         return r;
     limits_raise();
     helper_start(d, uid, gid);
+    priority_raise();
     r = privilege_drop(uid, gid);
     if (r < 0) {
         log_error("privileges: failed to become %s: %s", d->user, strerror(-r));
         return r;
     }
     r = loop_setup(d);
+    if (r == 0)
+        r = takeover(d);
     if (r < 0)
         return r;
+    d->successor = false;
     (void) sd_notify(0, "READY=1\nSTATUS=Serving");
     r = loop_run(d->loop);
     if (r < 0) {
@@ -381,6 +504,8 @@ int main(int argc, char **argv)
     if (d.options.verbose)
         etw_log_init("etwd", ETW_LOG_DEBUG);
     r = run(&d);
+    if (r < 0 && d.successor)
+        _exit(EXIT_FAILURE); /* the next start tries again: all is still in the store */
     daemon_done(&d);
     return r < 0 ? EXIT_FAILURE : r;
 }

@@ -14,6 +14,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -21,10 +23,17 @@
 #include "io/loop.h"
 #include "io/uid_workers.h"
 #include "sessions/sessions.h"
+#include "state/state.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 struct outgoing {
     struct outgoing *next;
     size_t size;
+    size_t n_fds;
+    int fds[2]; /* copies */
     uint8_t data[];
 };
 
@@ -44,7 +53,8 @@ struct connection {
     unsigned n_out;
     bool updating; /* inside its own watch's callback */
     struct uid_worker *workers;
-    bool receiving; /* a worker takes a message with descriptors out */
+    bool receiving;                       /* a worker takes a message with descriptors out */
+    struct provider_peer_state *provider; /* of a provider process; dispatch_providers.c's */
 };
 
 /* What a worker takes out; the connection may end meanwhile. */
@@ -55,7 +65,7 @@ struct incoming {
     int sock;
     int result;
     Etwd__Message *message;
-    int fds[1]; /* no request brings more yet */
+    int fds[ETW_MESSAGE_FDS_MAX];
     size_t n_fds;
 };
 
@@ -63,8 +73,8 @@ static void ready(int fd, uint32_t revents, void *userdata);
 static void timer_fired(void *userdata);
 static void watch_update(struct connection *c);
 
-int connection_new(struct server *s, int fd, const struct peer *peer, struct uid_worker *workers,
-                   struct connection **ret)
+int connection_new(struct server *s, int fd, uint64_t number, const struct peer *peer,
+                   struct uid_worker *workers, struct connection **ret)
 {
     int r;
 
@@ -75,7 +85,7 @@ int connection_new(struct server *s, int fd, const struct peer *peer, struct uid
         return -ENOMEM;
     }
     *c = (struct connection){
-        .server = s, .number = s->next_number++, .fd = fd, .peer = *peer, .workers = workers};
+        .server = s, .number = number, .fd = fd, .peer = *peer, .workers = workers};
     r = loop_timer_new(s->env.loop, timer_fired, c, &c->timer);
     if (r == 0) {
         c->watched = POLLIN;
@@ -95,6 +105,14 @@ int connection_new(struct server *s, int fd, const struct peer *peer, struct uid
     return 0;
 }
 
+static void outgoing_free(struct outgoing *o)
+{
+    /* Memory of ours: closing it waits for nobody. */
+    for (size_t i = 0; i < o->n_fds; i++)
+        (void) safe_close(o->fds[i]);
+    free(o);
+}
+
 struct connection *connection_free(struct connection *c)
 {
     if (!c)
@@ -105,6 +123,8 @@ struct connection *connection_free(struct connection *c)
             c->server->count--;
             break;
         }
+    state_fd_drop(c->server->env.state, STATE_FD_CONNECTION, c->number);
+    dispatch_gone(c);
     loop_watch_free(c->watch);
     loop_timer_free(c->timer);
     (void) shutdown(c->fd, SHUT_RDWR); /* the peer sees its end now, whenever it is closed */
@@ -113,11 +133,36 @@ struct connection *connection_free(struct connection *c)
     while (c->out_first) {
         struct outgoing *o = c->out_first;
         c->out_first = o->next;
-        free(o);
+        outgoing_free(o);
     }
     sessions_connection_gone(c->server->env.sessions, c->number);
     free(c);
     return NULL;
+}
+
+int connection_keep(struct connection *c)
+{
+    struct state *st = c->server->env.state;
+    uint64_t *next;
+    size_t size;
+    int r = 0;
+
+    if (!state_kept(st))
+        return 0;
+    /* A successor gives none of the numbers again that it finds in use. */
+    state_begin(st);
+    next = state_block_find(st, STATE_DAEMON, STATE_DAEMON_CONNECTIONS, &size);
+    if (!next)
+        r = state_block_new(st, STATE_DAEMON, STATE_DAEMON_CONNECTIONS, sizeof(*next),
+                            (void **) &next);
+    if (r == 0 && *next <= c->number) {
+        state_save(st, next, sizeof(*next));
+        *next = c->number + 1;
+    }
+    if (r == 0)
+        r = state_fd_store(st, STATE_FD_CONNECTION, c->number, c->fd);
+    state_commit(st);
+    return r == -EEXIST ? 0 : r;
 }
 
 struct connection *connection_next(const struct connection *c)
@@ -168,16 +213,27 @@ void connection_hang_up(struct connection *c)
         (void) shutdown(c->fd, SHUT_RDWR); /* then the watch sees its end */
 }
 
+/* A provider process that is slow to read what it is told goes on to be heard: its wakes ask for no
+ * answer. */
+static bool may_read(const struct connection *c)
+{
+    unsigned waiting = c->provider ? ETWD_CONNECTION_REPLIES / 2 : 1;
+    return !c->hung_up && !c->receiving && c->n_out < waiting &&
+           c->requests < ETWD_CONNECTION_REQUESTS;
+}
+
 /* What is wanted from the descriptor now. */
 static void watch_update(struct connection *c)
 {
     uint32_t want = 0;
     if (c->hung_up)
         want = 0;
-    else if (c->out_first)
-        want = POLLOUT;
-    else if (c->requests < ETWD_CONNECTION_REQUESTS && !c->receiving)
-        want = POLLIN;
+    else {
+        if (c->out_first)
+            want |= POLLOUT;
+        if (may_read(c))
+            want |= POLLIN;
+    }
     if (want == c->watched)
         return;
     c->watch = loop_watch_free(c->watch);
@@ -190,7 +246,16 @@ static void watch_update(struct connection *c)
     c->watched = want;
 }
 
-static void out_queue(struct connection *c, const void *data, size_t size)
+/* Its time to read something: a provider process may be stopped for as long as anybody likes. */
+static void stall_arm(struct connection *c)
+{
+    if (!c->provider)
+        (void) loop_timer_arm(c->timer,
+                              etw_clock_boottime() + ETWD_CONNECTION_STALL_S * ETW_NSEC_PER_SEC);
+}
+
+static void out_queue(struct connection *c, const void *data, size_t size, const int *fds,
+                      size_t n_fds)
 {
     struct outgoing *o = NULL;
     if (c->n_out < ETWD_CONNECTION_REPLIES)
@@ -201,6 +266,16 @@ static void out_queue(struct connection *c, const void *data, size_t size)
     }
     o->next = NULL;
     o->size = size;
+    o->n_fds = n_fds;
+    for (size_t i = 0; i < n_fds; i++) {
+        o->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
+        if (o->fds[i] >= 0)
+            continue;
+        o->n_fds = i;
+        outgoing_free(o);
+        connection_hang_up(c);
+        return;
+    }
     __builtin_memcpy(o->data, data, size);
     if (c->out_last)
         c->out_last->next = o;
@@ -208,26 +283,33 @@ static void out_queue(struct connection *c, const void *data, size_t size)
         c->out_first = o;
     c->out_last = o;
     if (c->n_out++ == 0)
-        (void) loop_timer_arm(c->timer,
-                              etw_clock_boottime() + ETWD_CONNECTION_STALL_S * ETW_NSEC_PER_SEC);
+        stall_arm(c);
 }
 
 /* 0, -EAGAIN, or the connection is hung up. */
-static int out_send(struct connection *c, const void *data, size_t size)
+static int out_send(struct connection *c, const void *data, size_t size, const int *fds,
+                    size_t n_fds)
 {
-    ssize_t n;
-    do
-        n = send(c->fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    if (n >= 0)
+    int r = wire_send_packed(c->fd, data, size, fds, n_fds, MSG_DONTWAIT);
+    if (r == 0)
         return 0;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
+    if (r == -EAGAIN || r == -ENOBUFS)
         return -EAGAIN;
     connection_hang_up(c);
     return -ECONNRESET;
 }
 
 void connection_send(struct connection *c, const Etwd__Message *m)
+{
+    connection_send_fds(c, m, NULL, 0);
+}
+
+bool connection_reads(const struct connection *c)
+{
+    return !c->out_first;
+}
+
+void connection_send_fds(struct connection *c, const Etwd__Message *m, const int *fds, size_t n_fds)
 {
     _cleanup_free_ void *data = NULL;
     size_t size;
@@ -240,9 +322,9 @@ void connection_send(struct connection *c, const Etwd__Message *m)
         connection_hang_up(c);
         return;
     }
-    if (!c->out_first && out_send(c, data, size) != -EAGAIN)
+    if (!c->out_first && out_send(c, data, size, fds, n_fds) != -EAGAIN)
         return;
-    out_queue(c, data, size);
+    out_queue(c, data, size, fds, n_fds);
     if (!c->updating)
         watch_update(c);
 }
@@ -263,20 +345,46 @@ static void out_flush(struct connection *c)
 {
     while (c->out_first) {
         struct outgoing *o = c->out_first;
-        if (out_send(c, o->data, o->size) < 0)
+        if (out_send(c, o->data, o->size, o->fds, o->n_fds) < 0)
             return;
         c->out_first = o->next;
         if (!c->out_first)
             c->out_last = NULL;
         c->n_out--;
-        free(o);
+        outgoing_free(o);
         /* It reads: its time begins anew. */
         if (c->out_first)
-            (void) loop_timer_arm(c->timer, etw_clock_boottime() +
-                                                ETWD_CONNECTION_STALL_S * ETW_NSEC_PER_SEC);
+            stall_arm(c);
         else
             loop_timer_disarm(c->timer);
     }
+    dispatch_writable(c);
+}
+
+struct provider_peer_state *connection_provider(const struct connection *c)
+{
+    return c->provider;
+}
+
+void connection_set_provider(struct connection *c, struct provider_peer_state *provider)
+{
+    c->provider = provider;
+    if (!c->hung_up)
+        loop_timer_disarm(c->timer);
+}
+
+int connection_pidfd(const struct connection *c)
+{
+    int value = -1;
+    socklen_t len = sizeof(value);
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERPIDFD, &value, &len) < 0) {
+        if (errno != ENOPROTOOPT && errno != EINVAL)
+            return -errno;
+        value = (int) syscall(SYS_pidfd_open, c->peer.pid, 0);
+        if (value < 0)
+            return -errno;
+    }
+    return value;
 }
 
 void connection_close_fd(struct connection *c, int fd)
@@ -294,7 +402,14 @@ static void in_take(struct connection *c, int r, Etwd__Message *m, int *fds, siz
         connection_hang_up(c);
         return;
     }
-    dispatch(c, m, fds, n_fds);
+    if (n_fds > 1 && m->body_case != ETWD__MESSAGE__BODY_ENABLE_PROVIDER) {
+        log_info("connection of uid %u, pid %d: descriptors that no request has; closed",
+                 (unsigned) c->peer.uid, (int) c->peer.pid);
+        for (size_t i = 0; i < n_fds; i++)
+            connection_close_fd(c, fds[i]);
+        connection_hang_up(c);
+    } else
+        dispatch(c, m, fds, n_fds);
     wire_message_free(m);
 }
 
@@ -347,7 +462,7 @@ static int receive_begin(struct connection *c)
 static void in_read(struct connection *c)
 {
     for (int i = 0; i < ETWD_CONNECTION_BATCH; i++) {
-        if (c->hung_up || c->receiving || c->out_first || c->requests >= ETWD_CONNECTION_REQUESTS)
+        if (!may_read(c))
             return;
         Etwd__Message *m = NULL;
         size_t n_fds = 0;

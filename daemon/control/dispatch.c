@@ -4,7 +4,7 @@
  * All of a message is hostile; strings are copied, numbers are checked by who uses them. Loop
  * thread only.
  */
-#include "connection.h"
+#include "dispatch.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include "kernel/logger.h"
 #include "sessions/sessions.h"
 
-static void reply_status(struct connection *c, uint64_t id, uint32_t status, const char *reason)
+void reply_status(struct connection *c, uint64_t id, uint32_t status, const char *reason)
 {
     Etwd__Message m = ETWD__MESSAGE__INIT;
     m.id = id;
@@ -108,14 +108,7 @@ static void reply_session(struct connection *c, uint64_t id, const struct refusa
     connection_send(c, &m);
 }
 
-/* An answer that comes later. */
-struct pending {
-    struct server *server;
-    uint64_t connection;
-    uint64_t id;
-};
-
-static struct pending *pending_new(struct connection *c, uint64_t id)
+struct pending *pending_new(struct connection *c, uint64_t id)
 {
     struct pending *p = malloc(sizeof(*p));
     if (!p) {
@@ -126,6 +119,16 @@ static struct pending *pending_new(struct connection *c, uint64_t id)
         .server = connection_server(c), .connection = connection_number(c), .id = id};
     connection_request_begin(c);
     return p;
+}
+
+void pending_status(struct pending *p, uint32_t status, const char *reason)
+{
+    struct connection *c = server_find(p->server, p->connection);
+    if (c) {
+        reply_status(c, p->id, status, reason);
+        connection_request_end(c);
+    }
+    free(p);
 }
 
 static void pending_reply(const struct refusal *refusal, const struct session *s, void *userdata)
@@ -211,10 +214,13 @@ static int stacks_take(Etwd__StackId *const *list, size_t n, struct stack_id **r
     return 0;
 }
 
-static void reply_errno(struct connection *c, uint64_t id, int r)
+void reply_errno(struct connection *c, uint64_t id, int r)
 {
     if (r == -EBADMSG)
         reply_status(c, id, ETW_ERROR_INVALID_PARAMETER, "a GUID in the request is not 16 bytes");
+    else if (r == -EDQUOT)
+        reply_status(c, id, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                     "etwd has no room left in its descriptor store (FdStoreMax)");
     else
         reply_status(c, id, etw_winerror_from_errno(r), strerror(-r));
 }
@@ -251,6 +257,8 @@ static void on_start(struct connection *c, uint64_t id, const Etwd__StartSession
         return;
     }
     r = stacks_take(m->stacks, m->n_stacks, &stacks);
+    if (r == 0 && m->bound) /* else a restart of etwd would be its end */
+        r = connection_keep(c);
     struct pending *p = r < 0 ? NULL : pending_new(c, id);
     if (!p) {
         if (r < 0)
@@ -264,9 +272,8 @@ static void on_start(struct connection *c, uint64_t id, const Etwd__StartSession
     sessions_start(connection_server(c)->env.sessions, &req, pending_reply, p);
 }
 
-/* The session that a request means, when the peer may do that to it; else the refusal is sent. */
-static struct session *session_for(struct connection *c, uint64_t id, const char *name,
-                                   uint64_t handle, bool control)
+struct session *session_for(struct connection *c, uint64_t id, const char *name, uint64_t handle,
+                            bool control)
 {
     struct server *sv = connection_server(c);
     struct session *s;
@@ -480,8 +487,9 @@ void dispatch(struct connection *c, const Etwd__Message *m, int *fds, size_t n_f
             on_stack_tracing(c, m->id, m->stack_tracing);
             break;
         default:
-            reply_status(c, m->id, ETW_ERROR_NOT_SUPPORTED,
-                         "this etwd does not know the request (is the library newer?)");
+            if (!dispatch_provider(c, m, fds, n_fds))
+                reply_status(c, m->id, ETW_ERROR_NOT_SUPPORTED,
+                             "this etwd does not know the request (is the library newer?)");
             break;
         }
     for (size_t i = 0; i < n_fds; i++)

@@ -14,29 +14,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 
 /* Connections that wait to be accepted; the kernel cuts it to net.core.somaxconn. */
 #define BACKLOG 1024
-
-static int handed_over(int *ret)
-{
-    int n = sd_listen_fds(1);
-    if (n <= 0)
-        return 0;
-    if (n > 1)
-        return -E2BIG;
-    int fd = SD_LISTEN_FDS_START;
-    if (sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0)
-        return -EINVAL;
-    if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
-        return -errno;
-    *ret = fd;
-    return 1;
-}
 
 static int folder_make(const char *path, unsigned uid, unsigned gid)
 {
@@ -73,22 +56,70 @@ static int probe(const struct sockaddr_un *sa)
     return -errno;
 }
 
-int control_socket_open(const char *path, unsigned owner_uid, unsigned owner_gid,
-                        struct control_socket *ret, const char **ret_why)
+/* One daemon at a time: the lock falls with its holder. */
+static int lock_take(const char *path, unsigned owner_uid, unsigned owner_gid, int *ret,
+                     const char **ret_why)
+{
+    int r;
+
+    _cleanup_free_ char *lock_path = NULL;
+    if (asprintf(&lock_path, "%s.lock", path) < 0)
+        return -ENOMEM;
+    _cleanup_close_ int fd =
+        open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+    if (fd < 0) {
+        r = -errno;
+        *ret_why = "its lock file could not be opened";
+        return r;
+    }
+    if (owner_uid != (uid_t) -1 && fchown(fd, owner_uid, owner_gid) < 0) {
+        r = -errno;
+        *ret_why = "its lock file could not be given to the user that etwd runs as";
+        return r;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        r = errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
+        *ret_why = "another etwd serves it";
+        return r;
+    }
+    *ret = take_fd(&fd);
+    return 0;
+}
+
+static int socket_handed(const char *path, int handed_fd, bool ours, unsigned owner_uid,
+                         unsigned owner_gid, struct control_socket *ret, const char **ret_why)
+{
+    _cleanup_close_ int fd = handed_fd, lock_fd = -1;
+    _cleanup_free_ char *own_path = NULL;
+    int r;
+
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
+        r = -errno;
+        *ret_why = "the socket that was handed over could not be set up";
+        return r;
+    }
+    if (ours) {
+        r = lock_take(path, owner_uid, owner_gid, &lock_fd, ret_why);
+        if (r < 0)
+            return r;
+        own_path = strdup(path);
+        if (!own_path)
+            return -ENOMEM;
+    }
+    *ret = (struct control_socket){
+        .fd = take_fd(&fd), .lock_fd = take_fd(&lock_fd), .path = TAKE_PTR(own_path)};
+    return 0;
+}
+
+int control_socket_open(const char *path, int handed_fd, bool ours, unsigned owner_uid,
+                        unsigned owner_gid, struct control_socket *ret, const char **ret_why)
 {
     struct control_socket s = {.fd = -1, .lock_fd = -1};
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     int r;
 
-    r = handed_over(&s.fd);
-    if (r != 0) {
-        *ret_why = "the service manager handed over something else than one listening "
-                   "SOCK_SEQPACKET socket";
-        if (r > 0)
-            *ret = s;
-        return r < 0 ? r : 0;
-    }
-
+    if (handed_fd >= 0)
+        return socket_handed(path, handed_fd, ours, owner_uid, owner_gid, ret, ret_why);
     if (strlen(path) >= sizeof(sa.sun_path)) {
         *ret_why = "the path is longer than a socket's may be";
         return -ENAMETOOLONG;
@@ -100,28 +131,18 @@ int control_socket_open(const char *path, unsigned owner_uid, unsigned owner_gid
         return r;
     }
 
-    _cleanup_free_ char *lock_path = NULL;
-    if (asprintf(&lock_path, "%s.lock", path) < 0)
-        return -ENOMEM;
-    _cleanup_close_ int lock_fd =
-        open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
-    if (lock_fd < 0) {
-        r = -errno;
-        *ret_why = "its lock file could not be opened";
+    _cleanup_close_ int lock_fd = -1;
+    r = lock_take(path, owner_uid, owner_gid, &lock_fd, ret_why);
+    if (r < 0)
         return r;
-    }
-    if (owner_uid != (uid_t) -1 && fchown(lock_fd, owner_uid, owner_gid) < 0) {
-        r = -errno;
-        *ret_why = "its lock file could not be given to the user that etwd runs as";
-        return r;
-    }
-    if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0) {
-        r = errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
-        *ret_why = "another etwd serves it";
-        return r;
-    }
 
+    /* We hold the lock, so an etwd that listens is not there any more; its io_uring may hold the
+     * socket a moment longer than the process lived. */
     r = probe(&sa);
+    for (int i = 0; r == 0 && i < 100; i++) {
+        (void) usleep(10000);
+        r = probe(&sa);
+    }
     if (r == 0) {
         *ret_why = "somebody listens to it";
         return -EADDRINUSE;

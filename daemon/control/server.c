@@ -22,6 +22,7 @@
 #include "connection.h"
 #include "io/loop.h"
 #include "io/uid_workers.h"
+#include "state/state.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -221,10 +222,67 @@ static void accept_one(struct server *s, int fd)
         return;
     }
     (void) setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &(int){1}, sizeof(int));
-    r = connection_new(s, fd, &peer, workers, &c);
+    r = connection_new(s, fd, s->next_number++, &peer, workers, &c);
     if (r < 0)
         log_error("connection of uid %u, pid %d: %s", (unsigned) peer.uid, (int) peer.pid,
                   strerror(-r));
+}
+
+/* A connection of a predecessor; the peer is asked for anew, and may be gone. */
+static int adopt(struct server *s, uint64_t number, struct connection **ret)
+{
+    struct peer peer;
+    int r;
+
+    int fd = state_fd_take(s->env.state, STATE_FD_CONNECTION, number);
+    if (fd < 0)
+        return fd;
+    r = peer_identify(s, fd, &peer);
+    if (r < 0) {
+        struct uid_worker *w = uid_workers_get(s->env.workers, (uid_t) -1, false);
+        uid_worker_close(w, fd);
+        uid_worker_put(w);
+        return r;
+    }
+    r = connection_new(s, fd, number, &peer,
+                       uid_workers_get(s->env.workers, peer.uid, peer.privileged), ret);
+    if (r < 0)
+        return r;
+    connection_set_greeted(*ret); /* only such are kept */
+    return 0;
+}
+
+void server_takeover(struct server *s)
+{
+    Etwd__Message m = ETWD__MESSAGE__INIT;
+    Etwd__Restarted body = ETWD__RESTARTED__INIT;
+    uint64_t position = 0, number;
+    size_t size;
+
+    const uint64_t *next =
+        state_block_find(s->env.state, STATE_DAEMON, STATE_DAEMON_CONNECTIONS, &size);
+    if (next && size == sizeof(*next) && *next > s->next_number)
+        s->next_number = *next;
+    m.body_case = ETWD__MESSAGE__BODY_RESTARTED;
+    m.restarted = &body;
+    while (state_fd_next(s->env.state, STATE_FD_CONNECTION, &position, &number)) {
+        struct connection *c;
+        int r = adopt(s, number, &c);
+        if (r < 0) {
+            log_info("connection %llu of the etwd before: %s", (unsigned long long) number,
+                     r == -ESRCH ? "its process is gone" : strerror(-r));
+            state_fd_drop(s->env.state, STATE_FD_CONNECTION, number);
+            continue;
+        }
+        dispatch_adopted(c);
+        connection_send(c, &m);
+        dispatch_resumed(c);
+    }
+}
+
+bool server_connected(struct server *s, uint64_t number)
+{
+    return server_find(s, number) != NULL;
 }
 
 /* No descriptor is left: the client is told instead of waiting in the queue, which would keep the

@@ -114,11 +114,11 @@ struct kernel_logger *kernel_logger_free(struct kernel_logger *k)
     while (k->events && k->events->targets)
         traced_free(k, container_of(k->events->targets, struct traced, target));
     if (k->rings)
-        rings_detach(k->rings);
+        probe_rings_detach(k->rings);
     k->finish = finish_free(k->finish);
     k->events = events_free(k->events);
     k->programs = programs_free(k->programs);
-    k->rings = rings_free(k->rings);
+    k->rings = probe_rings_free(k->rings);
     k->table = process_table_free(k->table);
     free(k);
     return NULL;
@@ -185,12 +185,12 @@ static int operation_new(struct kernel_logger *k, enum operation_kind kind, stru
 }
 
 /* Without a session there are no rings: their memory is large. */
-static void rings_drop(struct kernel_logger *k)
+static void probe_rings_drop(struct kernel_logger *k)
 {
     if (!k->rings || k->events->targets)
         return;
-    rings_detach(k->rings);
-    k->rings = rings_free(k->rings);
+    probe_rings_detach(k->rings);
+    k->rings = probe_rings_free(k->rings);
     finish_rest(k->finish);
 }
 
@@ -203,7 +203,7 @@ void operation_end(struct operation *op, int result)
     router_hold(k->router, UINT64_MAX);
     if ((op->kind == START && result < 0) || op->kind == STOP)
         traced_free(k, op->traced);
-    rings_drop(k);
+    probe_rings_drop(k);
     k->first = op->next;
     if (!k->first)
         k->last = &k->first;
@@ -267,5 +267,5 @@ int kernel_logger_stop(struct kernel_logger *k, struct session *s, kernel_done_f
 void kernel_logger_sync_losses(struct kernel_logger *k)
 {
     if (k->rings)
-        rings_sync(k->rings);
+        probe_rings_sync(k->rings);
 }

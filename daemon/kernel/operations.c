@@ -45,7 +45,7 @@
 
 void operation_free(struct operation *op)
 {
-    rings_free(op->rings);
+    probe_rings_free(op->rings);
     rundown_free(op->rundown);
     loop_timer_free(op->timer);
     loop_timer_free(op->ask_timer);
@@ -282,7 +282,7 @@ static void attached(void *userdata)
     if (op->rings)
         k->rings = TAKE_PTR(op->rings);
     if (op->result == 0 && k->rings)
-        op->result = rings_attach(k->rings, k->router, lost, k);
+        op->result = probe_rings_attach(k->rings, k->router, lost, k);
     if (op->result < 0) {
         operation_fail(op);
         return;

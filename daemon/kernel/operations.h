@@ -31,8 +31,8 @@ struct operation {
     kernel_done_fn done;
     void *userdata;
     /* Of the steps. */
-    int result;          /* of a worker job */
-    struct rings *rings; /* made by it */
+    int result;                /* of a worker job */
+    struct probe_rings *rings; /* made by it */
     struct program_needs before, needs;
     bool walk_images;
     struct walk *walk;
@@ -63,7 +63,7 @@ struct kernel_logger {
     struct events *events;
     struct finish *finish;
     struct programs *programs;
-    struct rings *rings;        /* while a session is traced */
+    struct probe_rings *rings;  /* while a session is traced */
     struct kernel_image kernel; /* read at the first start */
     bool kernel_known;
     struct operation *first, **last; /* the first one runs */

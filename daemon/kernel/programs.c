@@ -146,7 +146,7 @@ static bool unit_has(enum unit_id id, const char *program)
 }
 
 /* Loads the programs of the units in `which`. */
-static int load_new(const bool which[UNITS], const struct rings *rings, struct load **ret)
+static int load_new(const bool which[UNITS], const struct probe_rings *rings, struct load **ret)
 {
     struct bpf_program *prog;
     size_t size;
@@ -163,9 +163,9 @@ static int load_new(const bool which[UNITS], const struct rings *rings, struct l
         free(l);
         return r;
     }
-    r = share(l->object, "rings", rings_array_fd(rings));
+    r = share(l->object, "rings", probe_rings_array_fd(rings));
     if (r == 0)
-        r = share(l->object, "lost", rings_lost_fd(rings));
+        r = share(l->object, "lost", probe_rings_lost_fd(rings));
     bpf_object__for_each_program(prog, l->object)
     {
         bool wanted = false;
@@ -201,12 +201,12 @@ static int unit_attach(struct programs *p, enum unit_id id, struct load *load)
     return 0;
 }
 
-int programs_rings(unsigned cpus, uint64_t bytes, struct rings **ret)
+int programs_rings(unsigned cpus, uint64_t bytes, struct probe_rings **ret)
 {
     int r;
 
     (void) privilege_raise(CAPABILITIES);
-    r = rings_new(cpus, bytes, ret);
+    r = probe_rings_new(cpus, bytes, ret);
     privilege_restore();
     return r;
 }
@@ -238,7 +238,7 @@ static void needs_as_array(struct program_needs n, bool ret[UNITS])
     ret[UNIT_WALK] = n.processes; /* runs only when read */
 }
 
-int programs_attach(struct programs *p, const struct rings *rings, struct program_needs needs)
+int programs_attach(struct programs *p, const struct probe_rings *rings, struct program_needs needs)
 {
     bool missing[UNITS], any = false;
     struct load *load = NULL;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct programs;
-struct rings;
+struct probe_rings;
 struct walk;
 
 int programs_new(struct programs **ret);
@@ -20,8 +20,8 @@ struct programs *programs_free(struct programs *p);
 /* Whether kernel events can be had at all, or why not (static text). Any thread. */
 bool programs_available(const char **ret_why);
 
-/* rings_new() with the capabilities for it. */
-int programs_rings(unsigned cpus, uint64_t bytes, struct rings **ret);
+/* probe_rings_new() with the capabilities for it. */
+int programs_rings(unsigned cpus, uint64_t bytes, struct probe_rings **ret);
 
 /* What the masks need. */
 struct program_needs {
@@ -36,7 +36,8 @@ static inline bool programs_any(struct program_needs n)
     return n.processes || n.images || n.switches || n.ready;
 }
 /* Attaches what is missing; nothing is let go. On failure what this call attached is gone again. */
-int programs_attach(struct programs *p, const struct rings *rings, struct program_needs needs);
+int programs_attach(struct programs *p, const struct probe_rings *rings,
+                    struct program_needs needs);
 /* Lets go of what is not needed. */
 void programs_keep(struct programs *p, struct program_needs needs);
 /* Walks executable mappings, tasks, or both. */

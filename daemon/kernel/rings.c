@@ -43,7 +43,7 @@ struct entry {
 
 struct ring {
     struct router_source source;
-    struct rings *rings;
+    struct probe_rings *rings;
     unsigned cpu;
     int fd;
     uint64_t *consumer; /* one page */
@@ -58,7 +58,7 @@ struct ring {
     uint64_t lost_seen[LOST_COUNT];
 };
 
-struct rings {
+struct probe_rings {
     unsigned cpus;
     uint64_t bytes;
     size_t page;
@@ -67,7 +67,7 @@ struct rings {
     const struct lost_counters *lost;
     size_t lost_size;
     struct router *router;
-    rings_lost_fn on_lost;
+    probe_rings_lost_fn on_lost;
     void *userdata;
     struct ring *ring; /* cpus of them */
 };
@@ -87,7 +87,7 @@ static const struct router_source_ops ring_ops = {
     .pending = pending,
 };
 
-static int ring_map(struct rings *r, struct ring *ring)
+static int ring_map(struct probe_rings *r, struct ring *ring)
 {
     ring->mapped = r->page + 2 * (size_t) r->bytes;
     void *p = mmap(NULL, r->page, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
@@ -103,11 +103,11 @@ static int ring_map(struct rings *r, struct ring *ring)
     return 0;
 }
 
-int rings_new(unsigned cpus, uint64_t bytes, struct rings **ret)
+int probe_rings_new(unsigned cpus, uint64_t bytes, struct probe_rings **ret)
 {
     int r;
 
-    struct rings *rs = calloc(1, sizeof(*rs));
+    struct probe_rings *rs = calloc(1, sizeof(*rs));
     if (!rs)
         return -ENOMEM;
     rs->cpus = cpus;
@@ -167,11 +167,11 @@ int rings_new(unsigned cpus, uint64_t bytes, struct rings **ret)
     return 0;
 
 fail:
-    rings_free(rs);
+    probe_rings_free(rs);
     return r;
 }
 
-struct rings *rings_free(struct rings *r)
+struct probe_rings *probe_rings_free(struct probe_rings *r)
 {
     if (!r)
         return NULL;
@@ -193,17 +193,18 @@ struct rings *rings_free(struct rings *r)
     return NULL;
 }
 
-int rings_array_fd(const struct rings *r)
+int probe_rings_array_fd(const struct probe_rings *r)
 {
     return r->array_fd;
 }
 
-int rings_lost_fd(const struct rings *r)
+int probe_rings_lost_fd(const struct probe_rings *r)
 {
     return r->lost_fd;
 }
 
-int rings_attach(struct rings *r, struct router *router, rings_lost_fn lost, void *userdata)
+int probe_rings_attach(struct probe_rings *r, struct router *router, probe_rings_lost_fn lost,
+                       void *userdata)
 {
     int ret;
 
@@ -224,7 +225,7 @@ int rings_attach(struct rings *r, struct router *router, rings_lost_fn lost, voi
     return 0;
 }
 
-void rings_detach(struct rings *r)
+void probe_rings_detach(struct probe_rings *r)
 {
     for (unsigned i = 0; r->router && i < r->cpus; i++)
         router_remove_source(r->router, &r->ring[i].source);
@@ -233,7 +234,7 @@ void rings_detach(struct rings *r)
 
 static void ring_sync(struct ring *ring)
 {
-    struct rings *r = ring->rings;
+    struct probe_rings *r = ring->rings;
     const struct lost_counters *lost = &r->lost[ring->cpu];
 
     for (unsigned i = 0; i < LOST_COUNT; i++) {
@@ -246,7 +247,7 @@ static void ring_sync(struct ring *ring)
     }
 }
 
-void rings_sync(struct rings *r)
+void probe_rings_sync(struct probe_rings *r)
 {
     for (unsigned i = 0; r->router && i < r->cpus; i++)
         ring_sync(&r->ring[i]);
@@ -290,7 +291,7 @@ static bool entry_add(struct ring *ring, uint64_t stamp, uint64_t position)
 static uint64_t begin(struct router_source *s, uint64_t now)
 {
     struct ring *ring = container_of(s, struct ring, source);
-    const struct rings *r = ring->rings;
+    const struct probe_rings *r = ring->rings;
     uint64_t mask = r->bytes - 1;
     /* Nothing that is reserved after this look has a stamp before `now`. */
     uint64_t produced = __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE);

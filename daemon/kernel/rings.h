@@ -10,19 +10,20 @@
 
 #include "router/router.h"
 
-struct rings;
+struct probe_rings;
 
 /* bytes: a power of two of pages. The caller has raised CAP_BPF. */
-int rings_new(unsigned cpus, uint64_t bytes, struct rings **ret);
-struct rings *rings_free(struct rings *r);
+int probe_rings_new(unsigned cpus, uint64_t bytes, struct probe_rings **ret);
+struct probe_rings *probe_rings_free(struct probe_rings *r);
 
 /* Map descriptors for the programs: array of rings, loss counters. */
-int rings_array_fd(const struct rings *r);
-int rings_lost_fd(const struct rings *r);
+int probe_rings_array_fd(const struct probe_rings *r);
+int probe_rings_lost_fd(const struct probe_rings *r);
 
 /* lost() is told of each kind of record (struct lost_counters) that found its ring full since it
- * was last asked; from inside passes and from rings_sync(). Attaching twice is nothing. */
-typedef void (*rings_lost_fn)(void *userdata, unsigned index, uint64_t n);
-int rings_attach(struct rings *r, struct router *router, rings_lost_fn lost, void *userdata);
-void rings_detach(struct rings *r);
-void rings_sync(struct rings *r);
+ * was last asked; from inside passes and from probe_rings_sync(). Attaching twice is nothing. */
+typedef void (*probe_rings_lost_fn)(void *userdata, unsigned index, uint64_t n);
+int probe_rings_attach(struct probe_rings *r, struct router *router, probe_rings_lost_fn lost,
+                       void *userdata);
+void probe_rings_detach(struct probe_rings *r);
+void probe_rings_sync(struct probe_rings *r);

@@ -29,7 +29,13 @@ struct rings_env {
     struct state *state;
     const struct etw_conf *conf;
     unsigned cpus; /* possible: a record's cpu is below it */
+    /* Asked before the router goes to sleep: does some session want to hear of the first record
+     * (session_waits_for_first()), or would a ring that is half full be soon enough? NULL: never.
+     */
+    bool (*first_record)(void *userdata);
+    void *userdata;
 };
+/* -ENOSYS: this kernel has no membarrier. */
 int rings_new(const struct rings_env *env, struct rings **ret);
 struct rings *rings_free(struct rings *r);
 
@@ -41,21 +47,24 @@ struct ring_set_config {
     void *control_base;
     uint32_t ring_size;
     int64_t clock_offset; /* of its time namespace: its stamps minus ours */
+    bool fast_clock;      /* it may stamp by the line in its control area, once that is good */
     /* The thread's id as we see it, from what it says of itself (another pid namespace). 0: there
      * is no such thread any more. */
     uint32_t (*thread_id)(struct provider_process *pp, uint32_t tid);
 };
 int ring_set_new(struct rings *r, const struct ring_set_config *c, struct ring_set **ret);
-/* A sealed, mapped arena; its rings from `first` on. The mapping is the set's from now on. */
+/* The next sealed, mapped arena. The mapping is the set's on success. */
 int ring_set_add_arena(struct ring_set *s, uint32_t arena, const struct shm_arena *mapping);
-/* Rings below n have memory; to be called before the process may claim them. */
+/* Rings below n have memory; to be called before the process may claim them. Gives memory to their
+ * tails too. */
 int ring_set_add_rings(struct ring_set *s, uint32_t n);
 /* How many are claimed now (hostile, at most all). */
 uint32_t ring_set_claimed(const struct ring_set *s);
 /* The process is gone: what it published is still taken, then gone() is called, once, from the
- * loop; then ring_set_free() is due. */
+ * loop; then ring_set_free() is due (not from inside a pass or a transaction's hooks). */
 void ring_set_dead(struct ring_set *s, void (*gone)(struct provider_process *pp));
 struct ring_set *ring_set_free(struct ring_set *s);
+/* The process says that a ring is half full, or that its first record is there. */
 void ring_set_wake(struct ring_set *s);
 
 /* S3: calls past() from the loop once each ring of the set is past this moment and all below has
@@ -65,7 +74,8 @@ int ring_set_when_past(struct ring_set *s,
 
 /* A session that wants its events at once (low latency) is there. */
 void rings_set_low_latency(struct rings *r, bool on);
-/* Brings the writers' losses up to date in the sessions' counters (tables_counter()). */
+/* Brings the writers' losses up to date in the sessions' counters (tables_counter()). To be called
+ * for a set before a counter gets another session, or none. */
 void rings_sync_losses(struct rings *r);
 void ring_set_sync_losses(struct ring_set *s);
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/guid.h"
 #include "shm/abi.h"
 
 struct provider_process;
@@ -20,6 +21,7 @@ struct table_slot {
 };
 
 struct table {
+    struct etw_guid guid; /* of the registration: its events carry no other */
     uint32_t generation;
     uint32_t used; /* bit n: slot n means something */
     struct table_slot slots[SHM_SLOTS_MAX];
@@ -30,6 +32,8 @@ const struct table *tables_find(const struct provider_process *pp, uint16_t regi
                                 uint16_t generation);
 /* Whose events the process-wide loss counter counts; NULL: nobody's (any more). */
 struct session *tables_counter(const struct provider_process *pp, uint16_t counter);
+/* From there on none was ever somebody's. */
+uint32_t tables_counters(const struct provider_process *pp);
 
 /* What deliver.c adds to events of this process. */
 struct process_facts {

@@ -23,6 +23,7 @@
 #include "etl/build.h"
 #include "io/loop.h"
 #include "sessions/session.h"
+#include "state/state.h"
 
 /* How a pass's bytes move the interval: more than this, and the next pass comes sooner; less, and
  * it comes later. 256 KiB in 3 ms are about 850 000 records of 100 bytes a second. */
@@ -32,6 +33,13 @@
 #define PENDING_BYTES (1024u * 1024)
 /* Between passes while somebody waits for a drain: probes vouch for 50 us ago. */
 #define DRAIN_INTERVAL_NS 200000u
+/* Passes in the time in which a source fills up. */
+#define PASSES_PER_FILL 4u
+/* Sources that would wake us if they filled up need not be looked at more often than this. */
+#define SLEEPERS_INTERVAL_NS 20000000u
+/* Passes in a row that found nothing before the router sleeps: waking it costs a writer 12 us,
+ * these passes cost us less. */
+#define IDLE_PASSES 3u
 
 struct heap_entry {
     uint64_t stamp;
@@ -60,6 +68,7 @@ struct drain {
 
 struct router {
     struct loop *loop;
+    struct state *state; /* each pass is one of its transactions; NULL: nobody takes over */
     struct loop_timer *timer;
     uint64_t base_ns, interval_ns;
     struct router_source **sources;
@@ -75,7 +84,11 @@ struct router {
     uint64_t emitted; /* all records below are out */
     uint64_t hold;
     uint64_t bytes; /* of records in the pass */
+    unsigned idle;  /* passes in a row that found none */
     bool in_pass;
+    bool exact;   /* the pass was asked for */
+    bool kicked;  /* the next pass comes at once */
+    uint64_t due; /* the timer's time; UINT64_MAX: none */
     struct drain *drains;
 };
 
@@ -91,6 +104,7 @@ int router_new(struct loop *l, uint64_t interval_ns, struct router **ret)
     rt->loop = l;
     rt->base_ns = rt->interval_ns = interval_ns;
     rt->hold = UINT64_MAX;
+    rt->due = UINT64_MAX;
     r = loop_timer_new(l, timer_fired, rt, &rt->timer);
     if (r < 0) {
         free(rt);
@@ -98,6 +112,11 @@ int router_new(struct loop *l, uint64_t interval_ns, struct router **ret)
     }
     *ret = rt;
     return 0;
+}
+
+void router_set_state(struct router *r, struct state *st)
+{
+    r->state = st;
 }
 
 struct router *router_free(struct router *r)
@@ -118,25 +137,86 @@ struct router *router_free(struct router *r)
     return NULL;
 }
 
+/* Probes' records have nowhere to go without a session that wants them. */
+static bool has_work(const struct router *r)
+{
+    if (r->n_sessions > 0 && r->n_sources > 0)
+        return true;
+    for (size_t i = 0; i < r->n_sources; i++)
+        if (r->sources[i]->ops->deliver)
+            return true;
+    return false;
+}
+
+static bool all_sleep(struct router *r)
+{
+    for (size_t i = 0; i < r->n_sources; i++)
+        if (!r->sources[i]->ops->sleep)
+            return false;
+    for (size_t i = 0; i < r->n_sources; i++)
+        if (!r->sources[i]->ops->sleep(r->sources[i]))
+            return false;
+    return true;
+}
+
+static void arm(struct router *r, uint64_t when)
+{
+    r->due = when;
+    /* No memory for the timer heap: it has had room for this timer since its first arming. */
+    (void) loop_timer_arm(r->timer, when);
+}
+
+static void disarm(struct router *r)
+{
+    r->due = UINT64_MAX;
+    loop_timer_disarm(r->timer);
+}
+
 /* When the next pass comes. No records can come: none, and the loop sleeps. */
 static void schedule(struct router *r, uint64_t pending)
 {
     uint64_t wait;
 
-    if (r->drains)
+    if (r->kicked)
+        wait = 0;
+    else if (r->drains)
         wait = DRAIN_INTERVAL_NS;
-    else if (r->n_sources == 0 || r->n_sessions == 0) {
-        loop_timer_disarm(r->timer);
+    else if (!has_work(r)) {
+        disarm(r);
         return;
     } else
         wait = pending > PENDING_BYTES ? 0 : r->interval_ns;
-    /* No memory for the timer heap: it has had room for this timer since its first arming. */
-    (void) loop_timer_arm(r->timer, etw_clock_boottime() + wait);
+    arm(r, etw_clock_boottime() + wait);
 }
+
+static void pass(struct router *r, bool exact);
 
 static void timer_fired(void *userdata)
 {
-    router_pass(userdata);
+    struct router *r = userdata;
+
+    r->due = UINT64_MAX;
+    pass(r, false);
+}
+
+bool router_exact(const struct router *r)
+{
+    return r->exact || r->drains;
+}
+
+void router_kick(struct router *r)
+{
+    r->kicked = true;
+    router_kick_by(r, etw_clock_boottime());
+}
+
+void router_kick_by(struct router *r, uint64_t when)
+{
+    r->idle = 0;
+    if (r->interval_ns > r->base_ns)
+        r->interval_ns = r->base_ns;
+    if (!r->in_pass && when < r->due) /* a pass looks after itself */
+        arm(r, when);
 }
 
 int router_add_source(struct router *r, struct router_source *s)
@@ -288,7 +368,7 @@ void router_set_finisher(struct router *r, const struct router_finisher *f)
 
 uint64_t router_time(const struct router *r)
 {
-    if (r->n_sources > 0 && r->n_sessions > 0 && r->emitted > 0)
+    if (r->n_sources > 0 && r->emitted > 0)
         return r->emitted;
     return etw_clock_boottime();
 }
@@ -336,9 +416,14 @@ static void count_invalid(struct router *r, unsigned row)
             session_count_lost(r->sessions[i].session, LOSS_INVALID, 1);
 }
 
-static void take(struct router *r, const struct etl_record *rec, uint64_t stamp)
+static void take(struct router *r, struct router_source *s, const struct etl_record *rec,
+                 uint64_t stamp)
 {
     r->bytes += rec->size;
+    if (s->ops->deliver) {
+        s->ops->deliver(s, rec, stamp);
+        return;
+    }
     if (rec->type == ETL_RECORD_RAW) {
         if (r->finisher.raw)
             r->finisher.raw(r->finisher.userdata, rec, stamp);
@@ -424,7 +509,7 @@ static uint64_t merge(struct router *r, uint64_t watermark)
         if (r->n_heap > 2 && earlier(&r->heap[2], &rival))
             rival = r->heap[2];
         for (;;) {
-            take(r, top->rec, top->stamp);
+            take(r, s, top->rec, top->stamp);
             s->ops->pop(s);
             top->rec = s->ops->peek(s, &top->stamp);
             if (!top->rec || top->stamp >= watermark) {
@@ -444,18 +529,39 @@ static uint64_t merge(struct router *r, uint64_t watermark)
     return watermark;
 }
 
-static void adapt(struct router *r)
+/* Returns whether the next pass is to come at once. */
+static bool adapt(struct router *r)
 {
-    if (r->bytes > BUSY_BYTES)
-        r->interval_ns /= 2;
+    uint64_t least = r->base_ns / 3, most = r->base_ns * 5 / 3, fill = UINT64_MAX;
+    bool sleepers = true;
+
+    for (size_t i = 0; i < r->n_sources; i++) {
+        const struct router_source_ops *ops = r->sources[i]->ops;
+        sleepers &= ops->sleep != NULL;
+        if (ops->fill_ns) {
+            uint64_t one = ops->fill_ns(r->sources[i]);
+            fill = one < fill ? one : fill;
+        }
+    }
+    if (sleepers && most < SLEEPERS_INTERVAL_NS)
+        most = SLEEPERS_INTERVAL_NS;
+    if (sleepers ||
+        r->interval_ns < least) /* rarer step by step; how fast they fill is the limit */
+        r->interval_ns += r->interval_ns / 4;
+    else if (r->bytes > BUSY_BYTES)
+        r->interval_ns = r->interval_ns / 2 > least ? r->interval_ns / 2 : least;
     else if (r->bytes < CALM_BYTES)
         r->interval_ns += r->interval_ns / 4;
     else
         r->interval_ns = (r->interval_ns + r->base_ns) / 2;
-    if (r->interval_ns < r->base_ns / 3)
-        r->interval_ns = r->base_ns / 3;
-    if (r->interval_ns > r->base_ns * 5 / 3)
-        r->interval_ns = r->base_ns * 5 / 3;
+    if (r->interval_ns > most)
+        r->interval_ns = most;
+    bool flood = fill < ROUTER_FLOOD_NS;
+    if (flood)
+        fill = ROUTER_FLOOD_NS;
+    if (r->interval_ns > fill / PASSES_PER_FILL)
+        r->interval_ns = fill / PASSES_PER_FILL;
+    return flood;
 }
 
 /* Ends the drains that have what they waited for, or have waited long enough. */
@@ -480,18 +586,28 @@ static void drains_run(struct router *r, uint64_t now)
     }
 }
 
-void router_pass(struct router *r)
+static void pass(struct router *r, bool exact)
 {
     if (r->in_pass)
         return;
+    if (state_active(r->state)) {
+        router_kick(r);
+        return;
+    }
     r->in_pass = true;
+    r->exact = exact;
+    r->kicked = false;
     r->bytes = 0;
 
+    state_begin(r->state);
     uint64_t now = etw_clock_boottime();
     uint64_t watermark = sources_begin(r, now);
     uint64_t emitted = merge(r, watermark);
     if (emitted > r->emitted)
         r->emitted = emitted;
+
+    /* What is in session buffers is theirs for good; only then sources give its space back. */
+    state_commit(r->state);
 
     uint64_t pending = r->bytes >= ETWD_PASS_BYTES ? UINT64_MAX : 0;
     for (size_t i = 0; i < r->n_sources; i++) {
@@ -500,13 +616,24 @@ void router_pass(struct router *r)
         if (pending != UINT64_MAX && s->ops->pending)
             pending += s->ops->pending(s);
     }
-    adapt(r);
+    if (adapt(r))
+        pending = UINT64_MAX;
+    r->idle = r->bytes > 0 ? 0 : r->idle + 1;
     r->in_pass = false;
     if (r->hold != UINT64_MAX)
         pending = 0; /* what waits behind the hold is no reason to hurry */
     if (r->drains)
         drains_run(r, now);
+    if (r->idle >= IDLE_PASSES && !r->drains && !r->kicked && has_work(r) && all_sleep(r)) {
+        disarm(r);
+        return;
+    }
     schedule(r, pending);
+}
+
+void router_pass(struct router *r)
+{
+    pass(r, true);
 }
 
 void router_hold(struct router *r, uint64_t stamp)

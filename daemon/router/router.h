@@ -3,12 +3,13 @@
  * The router takes records from sources, in time order under a watermark, into the buffers of the
  * sessions that want them. Loop thread only.
  *
- * A pass: read time T; begin() every source (each says up to which stamp it vouches that nothing
- * older will come); the smallest is the watermark; merge all records below it; publish what the
- * sinks got; commit() every source. A record older than the watermark already emitted is late: the
- * session puts it into its late buffer, so that time never runs backwards inside a buffer.
+ * A pass is one transaction of the state: read time T; begin() every source (each says up to which
+ * stamp it vouches that nothing older will come); the smallest is the watermark; merge all records
+ * below it; commit the state, which publishes what the sinks got; commit() every source. A record
+ * older than the watermark already emitted is late: the session puts it into its late buffer, so
+ * that time never runs backwards inside a buffer.
  *
- * Order of publication (what takeover will stand on): session buffers and counters first, one
+ * Order of publication (what a takeover stands on): session buffers and counters first, one
  * epoch, then positions of sources and fill offsets.
  */
 #pragma once
@@ -23,6 +24,7 @@ struct loop;
 struct router;
 struct session;
 struct router_source;
+struct state;
 
 struct router_source_ops {
     const char *name;
@@ -43,7 +45,12 @@ struct router_source_ops {
      * without a timer until router_kick(). The source may look once more at its rings and say no.
      * NULL: a source that has to be looked at (probes). */
     bool (*sleep)(struct router_source *s);
+    /* In what time its fullest part fills up, as fast as it did before this pass: so soon has the
+     * next one to come. UINT64_MAX: it got nothing. May be NULL. */
+    uint64_t (*fill_ns)(struct router_source *s);
 };
+/* A source that fills up in less time gets passes without a pause. */
+#define ROUTER_FLOOD_NS 400000u
 
 /* Embed in the source's own struct. */
 struct router_source {
@@ -53,6 +60,8 @@ struct router_source {
 
 int router_new(struct loop *l, uint64_t interval_ns, struct router **ret);
 struct router *router_free(struct router *r);
+/* Before the first pass. */
+void router_set_state(struct router *r, struct state *st);
 
 int router_add_source(struct router *r, struct router_source *s);
 void router_remove_source(struct router *r, struct router_source *s);
@@ -86,7 +95,8 @@ void router_emit(struct router *r, enum etl_row row, uint16_t cpu, uint64_t stam
                  const void *event, uint32_t size, struct session *only);
 
 /* The stamp that an event of etwd itself takes so that it is in order in every session: all earlier
- * records are out, no later one is. The present time when no source is there. */
+ * records are out, no later one is. The present time when no source is there. As old as the last
+ * pass: who wants it to be now makes one first. */
 uint64_t router_time(const struct router *r);
 
 /* Holds the merge: no record newer than `stamp` is emitted until released (UINT64_MAX). Rundown
@@ -97,7 +107,13 @@ void router_hold(struct router *r, uint64_t stamp);
  * false when time ran out: a busy writer). STOP and FLUSH wait on it. */
 int router_drain(struct router *r, uint64_t stamp, void (*done)(bool complete, void *userdata),
                  void *userdata);
-/* A source that let the router sleep has something. */
+/* Whether somebody waits for the present pass to take all that is older: a drain, or who calls
+ * router_pass(). Others may vouch for a little less where that costs less. */
+bool router_exact(const struct router *r);
+/* A source has something, asleep or not: the next pass comes at once, from the loop. */
 void router_kick(struct router *r);
-/* One pass now. */
+/* The same, at this time at the latest. */
+void router_kick_by(struct router *r, uint64_t when);
+/* One pass now. Not inside a transaction of the state (a pass is one): there it comes from the loop
+ * at once. */
 void router_pass(struct router *r);

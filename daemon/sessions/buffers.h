@@ -11,10 +11,12 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct loop;
 struct buffers;
+struct state;
 
 /* A buffer that is out: who took it keeps its books here. */
 struct buffer {
@@ -25,9 +27,10 @@ struct buffer {
     uint32_t range;
     uint16_t flags; /* enum etl_buffer_flags, given at closing */
     bool out;
+    bool touched; /* since the last buffers_image_write() */
     /* File sink: where it is going, and what became of it. */
     uint64_t offset;
-    uint64_t ticket;
+    uint64_t ticket; /* 0: not in the sink */
     int result;
 };
 
@@ -52,3 +55,17 @@ uint32_t buffers_allocated(const struct buffers *b);
 uint32_t buffers_unused(const struct buffers *b);
 /* Bytes faulted in. */
 uint64_t buffers_resident(const struct buffers *b);
+
+/* ---- what a successor gets ---- */
+
+/* The memfd; stays the buffers'. */
+int buffers_fd(const struct buffers *b);
+/* Events, flags or ticket of a buffer changed; taking and giving count by themselves. */
+void buffers_touch(struct buffers *b, uint32_t index);
+/* The books as bytes of a block of the state; the size changes with the maximum only. */
+size_t buffers_image_size(const struct buffers *b);
+/* Brings them up to date: with `all` everything, else what was touched. */
+void buffers_image_write(struct buffers *b, struct state *st, void *image, bool all);
+/* From those of a predecessor; fd is taken over on success. -EBADMSG: they do not hold together. */
+int buffers_new_from(struct loop *l, int fd, uint32_t buffer_bytes, const void *image, size_t size,
+                     struct buffers **ret);

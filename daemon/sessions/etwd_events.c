@@ -20,6 +20,7 @@
 #include "etl/build.h"
 #include "io/loop.h"
 #include "router/router.h"
+#include "state/state.h"
 #include "table.h"
 
 /* Texts of the machine are cut to this. */
@@ -156,13 +157,26 @@ void etwd_events_begin(struct etwd_events *e, struct session *s)
     write_clock_sync(s, s->start_raw, CLOCK_SYNC_START);
 }
 
+void etwd_events_mark(struct session *s, uint64_t stamp, const char *text)
+{
+    _Alignas(8) uint8_t memory[ETWD_MARK_MAX + 512];
+    struct etl_writer w = {.data = memory, .cap = sizeof(memory)};
+    etl_event_begin(&w, ETL_ROW_LinuxEtwd_Mark);
+    etl_put_asz(&w, text, ETWD_MARK_MAX);
+    write_event(s, &w, ETL_ROW_LinuxEtwd_Mark, stamp);
+}
+
 static void sync_all(struct etwd_events *e, enum clock_sync_reason reason)
 {
-    uint64_t now = etw_clock_boottime();
+    struct router *r = e->sessions->env.router;
+    struct state *st = e->sessions->env.state;
+
+    router_pass(r); /* so that its time is not far behind */
+    state_begin(st);
     for (struct session *s = e->sessions->first; s; s = s->next)
         if (s->state == SESSION_RUNNING)
-            write_clock_sync(s, s->kernel_tracing ? router_time(e->sessions->env.router) : now,
-                             reason);
+            write_clock_sync(s, router_time(r), reason);
+    state_commit(st);
 }
 
 static void timer_arm(struct etwd_events *e)

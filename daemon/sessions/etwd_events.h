@@ -24,5 +24,7 @@ struct etwd_events *etwd_events_free(struct etwd_events *e);
 
 /* The first events of a session, with the stamp of its header. */
 void etwd_events_begin(struct etwd_events *e, struct session *s);
+/* A Mark event into one session; text as it comes, cut to what any buffer holds. */
+void etwd_events_mark(struct session *s, uint64_t stamp, const char *text);
 /* Sessions run, or none does: clocks are watched only meanwhile. */
 void etwd_events_watch(struct etwd_events *e, int sessions_run);

@@ -21,10 +21,11 @@
 #include "internal.h"
 #include "io/loop.h"
 #include "io/worker.h"
+#include "state/state.h"
 
 /* What is rewritten of the first buffer, and kept of it: the totals lie within its first 400 bytes;
  * 4096 suits any disk's sector. Buffers have at least that. */
-#define HEADER_WRITE 4096u
+#define HEADER_WRITE FILE_SINK_HEADER
 #define RESULT_PENDING 1
 
 struct waiter {
@@ -356,7 +357,9 @@ static void cut_run(void *userdata)
 static void cut_done(void *userdata)
 {
     struct file_sink *f = userdata;
+    struct state *st = f->session->kept;
     f->on_worker = false;
+    state_begin(st);
     if (f->job_result < 0)
         log_warning("session '%s': file '%s': failed to cut it back after a failed write: %s",
                     f->session->properties.name, f->session->properties.log_file,
@@ -376,10 +379,14 @@ static void cut_done(void *userdata)
     f->finished = f->failed = 0;
     header_soon(f);
     pump(f);
+    state_commit(st);
 }
 
 static void buffer_written(int result, struct file_sink *f)
 {
+    struct state *st = f->session->kept;
+
+    state_begin(st);
     f->finished++;
     if (result < 0) {
         f->failed++;
@@ -398,10 +405,11 @@ static void buffer_written(int result, struct file_sink *f)
             cut_run(f); /* without memory: here, rather than a gap in the file */
             cut_done(f);
         }
-        return;
+    } else {
+        header_soon(f);
+        pump(f);
     }
-    header_soon(f);
-    pump(f);
+    state_commit(st);
 }
 
 struct flight_note {
@@ -423,6 +431,9 @@ static void pump(struct file_sink *f)
     int r;
 
     if (!f->open || f->on_worker || f->failed > 0)
+        return;
+    /* A successor would not know of it yet: file_sink_released() comes. */
+    if (f->session->kept && f->session->dirty)
         return;
     uint32_t depth = f->trouble ? 1 : ETWD_SINK_DEPTH;
     while (f->queue.n > 0 && f->flight.n < depth) {
@@ -458,7 +469,9 @@ static void pump(struct file_sink *f)
 
 void file_sink_put(struct file_sink *f, uint32_t index)
 {
+    session_touch(f->session);
     item(f, index)->ticket = ++f->next_ticket;
+    buffers_touch(f->session->buffers, index);
     list_put(f, &f->queue, index);
     pump(f);
 }
@@ -568,4 +581,65 @@ int file_sink_open(struct file_sink *f, const struct etl_logfile_params *p, bool
     if (r < 0)
         f->on_worker = false;
     return r;
+}
+
+/* Handing on. */
+
+void file_sink_released(struct file_sink *f)
+{
+    pump(f);
+}
+
+int file_sink_fd(const struct file_sink *f)
+{
+    return f->fd;
+}
+
+void file_sink_position(const struct file_sink *f, uint64_t *ret_committed, uint64_t *ret_ticket)
+{
+    *ret_committed = f->committed;
+    *ret_ticket = f->next_ticket;
+}
+
+const void *file_sink_header(const struct file_sink *f)
+{
+    return f->header;
+}
+
+struct ticket {
+    uint64_t ticket;
+    uint32_t index;
+};
+
+static int by_ticket(const void *a, const void *b)
+{
+    const struct ticket *x = a, *y = b;
+    return x->ticket < y->ticket ? -1 : x->ticket > y->ticket;
+}
+
+int file_sink_resume(struct file_sink *f, uint64_t committed, uint64_t ticket, const void *header)
+{
+    struct buffers *b = f->session->buffers;
+    _cleanup_free_ struct ticket *waiting = calloc(buffers_out(b) + 1, sizeof(*waiting));
+    uint32_t n = 0;
+
+    if (!waiting)
+        return -ENOMEM;
+    if (committed < f->buffer_bytes || committed % f->buffer_bytes != 0 ||
+        committed / f->buffer_bytes > UINT32_MAX)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < buffers_maximum(b); i++)
+        if (item(f, i)->ticket)
+            waiting[n++] = (struct ticket){item(f, i)->ticket, i};
+    qsort(waiting, n, sizeof(*waiting), by_ticket);
+    for (uint32_t i = 0; i < n; i++)
+        if (waiting[i].ticket > ticket || (i > 0 && waiting[i].ticket == waiting[i - 1].ticket))
+            return -EBADMSG;
+    for (uint32_t i = 0; i < n; i++)
+        list_put(f, &f->queue, waiting[i].index);
+    memcpy(f->header, header, HEADER_WRITE);
+    f->committed = committed;
+    f->next_ticket = ticket;
+    f->open = true;
+    return 0;
 }

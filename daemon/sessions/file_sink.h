@@ -6,7 +6,10 @@
  *  - the file is the first buffer, then whole buffers without a gap up to `committed`; behind that
  *    at most what a write under way has put there;
  *  - a buffer that could not be written is lost alone: those after it move down to its place;
- *  - the header in the file never names more buffers than are there.
+ *  - the header in the file never names more buffers than are there;
+ *  - of a session that is handed on nothing is written that a successor would not write again, in
+ *    the same place: what was put waits for the commit, and is settled in a transaction after the
+ *    write.
  */
 #pragma once
 
@@ -47,3 +50,17 @@ int file_sink_close(struct file_sink *f, file_sink_fn fn, void *userdata);
 
 /* Whether the last write failed: the disk is full or broken. 0 or -errno. */
 int file_sink_trouble(const struct file_sink *f);
+
+/* ---- handing on ---- */
+
+/* Goes on with what a commit has released. */
+void file_sink_released(struct file_sink *f);
+int file_sink_fd(const struct file_sink *f);
+/* Bytes that are in the file for good, and the last ticket given. */
+void file_sink_position(const struct file_sink *f, uint64_t *ret_committed, uint64_t *ret_ticket);
+/* The first FILE_SINK_HEADER bytes of the file, once it is open. */
+#define FILE_SINK_HEADER 4096u
+const void *file_sink_header(const struct file_sink *f);
+/* In place of file_sink_open(): goes on where a predecessor was, with the session's buffers that
+ * have tickets, once released. -EBADMSG: it does not hold together. */
+int file_sink_resume(struct file_sink *f, uint64_t committed, uint64_t ticket, const void *header);

@@ -16,6 +16,8 @@
 
 struct file_sink;
 struct loop;
+struct session_keeper;
+struct state;
 
 struct stream {
     uint8_t *data;
@@ -34,8 +36,17 @@ struct session {
     uint32_t n_streams;
     bool single; /* one stream for all CPUs */
     bool sealed; /* takes no more events */
+    bool dirty;  /* a successor's image of it is behind, or nobody keeps one */
     struct stream *streams;
     struct session_counters counters;
+
+    /* Where it is handed on from, keep.c's; NULL: nowhere. */
+    struct state *kept;
+    struct session_keeper *keeper;
+    struct session *next_dirty;
+    struct session *next_released; /* a commit let its sink go on */
+    bool released;
+    void *image, *buffers_image, *sink_image;
 
     struct loop *loop;
     struct buffers *buffers;
@@ -48,6 +59,8 @@ struct session {
     struct loop_timer *flush_timer;
     uint64_t flush_interval_ns; /* 0: only full buffers */
     bool flush_armed;
+    /* Takes what waits in rings for it, before it is flushed by its timer; NULL: there are none. */
+    void (*gather)(struct session *s);
     /* Brings losses that others count up to date; NULL: there are none. */
     void (*refresh)(struct session *s);
     /* The file has its maximum size: called from a timer, never from inside a pass. */
@@ -61,6 +74,7 @@ struct session {
     uint16_t id;
     uint64_t generation;
     enum session_state state;
+    bool trusted; /* its owner was root or in group etw at the start */
     bool kernel;
     bool kernel_tracing; /* in kernel_logger's hands */
     bool bound;
@@ -91,5 +105,16 @@ void session_flush(struct session *s, bool final);
 void session_buffer_done(struct session *s, uint32_t index, bool lost);
 /* Sum of all causes, as the header and the API have it. */
 uint32_t session_events_lost(const struct session *s);
+/* Open buffers that a predecessor left are flushed in time. */
+void session_resume(struct session *s);
 /* Takes the flush timer's value from the properties. */
 void session_set_flush_timer(struct session *s);
+
+/* Something of it changes that a successor has to know; in a transaction of s->kept, or one comes
+ * of itself soon. */
+void session_dirtied(struct session *s);
+static inline void session_touch(struct session *s)
+{
+    if (!s->dirty)
+        session_dirtied(s);
+}

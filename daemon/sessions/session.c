@@ -15,6 +15,7 @@
 #include "file_sink.h"
 #include "io/loop.h"
 #include "io/uid_workers.h"
+#include "state/state.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 
@@ -64,6 +65,11 @@ uint32_t session_buffers_left(const struct session *s)
     return buffers_maximum(s->buffers) - buffers_out(s->buffers);
 }
 
+bool session_waits_for_first(const struct session *s)
+{
+    return s->flush_interval_ns != 0 && !s->flush_armed && !s->sealed;
+}
+
 uint32_t session_events_lost(const struct session *s)
 {
     uint64_t sum = 0;
@@ -90,6 +96,7 @@ int session_new(struct loop *l, struct session_properties *p, unsigned cpus, str
     if (!s)
         return -ENOMEM;
     s->loop = l;
+    s->dirty = true;
     s->properties = *p;
     *p = (struct session_properties){0};
     s->buffer_bytes = s->properties.buffer_size_kb * 1024;
@@ -174,6 +181,13 @@ static void full_fired(void *userdata)
     s->full(s);
 }
 
+static void flush_arm(struct session *s)
+{
+    if (s->flush_interval_ns && !s->flush_armed &&
+        loop_timer_arm(s->flush_timer, etw_clock_boottime() + s->flush_interval_ns) == 0)
+        s->flush_armed = true;
+}
+
 static int stream_open(struct session *s, struct stream *st)
 {
     uint32_t index;
@@ -195,10 +209,13 @@ static int stream_open(struct session *s, struct stream *st)
     st->events = 0;
     etl_buffer_begin(st->data, s->buffer_bytes, st->cpu, s->id, s->next_sequence++,
                      ETL_BUFFER_GENERIC);
-    if (s->flush_interval_ns && !s->flush_armed &&
-        loop_timer_arm(s->flush_timer, etw_clock_boottime() + s->flush_interval_ns) == 0)
-        s->flush_armed = true;
+    flush_arm(s);
     return 0;
+}
+
+void session_resume(struct session *s)
+{
+    flush_arm(s);
 }
 
 static inline void *stream_put(struct session *s, struct stream *st, uint64_t stamp,
@@ -277,6 +294,7 @@ reserve_slow(struct session *s, uint16_t cpu, struct stream *st, uint64_t stamp,
 void *session_reserve(struct session *s, uint16_t cpu, uint64_t stamp, uint32_t size)
 {
     uint32_t i = s->single ? 0 : cpu;
+    session_touch(s);
     s->counters.written++;
     struct stream *st = likely(i < s->n_streams) ? &s->streams[i] : NULL;
     uint32_t padded = etl_padded(size);
@@ -290,6 +308,7 @@ void session_count_lost(struct session *s, enum loss_cause cause, uint64_t event
 {
     if (events == 0)
         return;
+    session_touch(s);
     s->counters.written += events;
     s->counters.lost[cause] += events;
     s->pending_flags |= ETL_BUFFER_EVENTS_LOST;
@@ -298,6 +317,7 @@ void session_count_lost(struct session *s, enum loss_cause cause, uint64_t event
 void session_buffer_done(struct session *s, uint32_t index, bool lost)
 {
     struct buffer *b = buffers_get(s->buffers, index);
+    session_touch(s);
     if (lost) {
         s->counters.recorded -= b->events;
         s->counters.lost[LOSS_DISK] += b->events;
@@ -322,8 +342,10 @@ void session_flush(struct session *s, bool final)
 {
     loop_timer_disarm(s->flush_timer);
     s->flush_armed = false;
-    if (final)
+    if (final) {
+        session_touch(s);
         s->sealed = true;
+    }
 
     struct stream *few[64];
     _cleanup_free_ struct stream **many = NULL;
@@ -345,6 +367,7 @@ void session_flush(struct session *s, bool final)
     }
     if (n == 0)
         return;
+    session_touch(s);
     qsort(open, n, sizeof(*open), by_last);
     for (uint32_t i = 0; i < n; i++)
         stream_close(s, open[i], now, final && i == n - 1 ? ETL_BUFFER_FLUSH_MARKER : 0);
@@ -352,5 +375,11 @@ void session_flush(struct session *s, bool final)
 
 static void flush_fired(void *userdata)
 {
-    session_flush(userdata, false);
+    struct session *s = userdata;
+    s->flush_armed = false; /* as it is from now on for who asks session_waits_for_first() */
+    if (s->gather)
+        s->gather(s);
+    state_begin(s->kept);
+    session_flush(s, false);
+    state_commit(s->kept);
 }

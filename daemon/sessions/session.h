@@ -80,5 +80,8 @@ void *session_reserve(struct session *s, uint16_t cpu, uint64_t stamp, uint32_t 
  * when few are left, and goes on when the loop has written some. */
 uint32_t session_buffers_left(const struct session *s);
 
+/* Its flush timer starts with the first event: until then, that one must not wait elsewhere. */
+bool session_waits_for_first(const struct session *s);
+
 /* Losses that happened before the router: counts written and lost, marks the present buffer. */
 void session_count_lost(struct session *s, enum loss_cause cause, uint64_t events);

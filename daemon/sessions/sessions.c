@@ -17,9 +17,30 @@
 #include "etwd_events.h"
 #include "file_sink.h"
 #include "io/loop.h"
+#include "keep.h"
 #include "kernel/logger.h"
 #include "names.h"
+#include "state/state.h"
 #include "table.h"
+
+/* That which the next session gets. */
+static int generation_find(struct sessions *ss)
+{
+    struct state *st = ss->env.state;
+    size_t size;
+    int r = 0;
+
+    ss->next_generation = state_block_find(st, STATE_DAEMON, STATE_DAEMON_SESSIONS, &size);
+    if (ss->next_generation)
+        return size == sizeof(uint64_t) ? 0 : -EBADMSG;
+    state_begin(st);
+    r = state_block_new(st, STATE_DAEMON, STATE_DAEMON_SESSIONS, sizeof(uint64_t),
+                        (void **) &ss->next_generation);
+    if (r == 0)
+        *ss->next_generation = 1;
+    state_commit(st);
+    return r;
+}
 
 int sessions_new(const struct sessions_env *env, struct sessions **ret)
 {
@@ -29,10 +50,13 @@ int sessions_new(const struct sessions_env *env, struct sessions **ret)
     if (!ss)
         return -ENOMEM;
     ss->env = *env;
-    ss->next_generation = 1;
-    r = etwd_events_new(ss, &ss->events);
+    r = generation_find(ss);
+    if (r == 0 && state_kept(env->state))
+        r = keeper_new(env->loop, env->state, &ss->keeper);
+    if (r == 0)
+        r = etwd_events_new(ss, &ss->events);
     if (r < 0) {
-        free(ss);
+        sessions_free(ss);
         return r;
     }
     *ret = ss;
@@ -49,6 +73,9 @@ struct sessions *sessions_free(struct sessions *ss)
         ss->first = s->next;
         session_free(s);
     }
+    keeper_free(ss->keeper);
+    if (!ss->env.state) /* else it stays for a successor */
+        state_block_free(NULL, ss->next_generation);
     free(ss);
     return NULL;
 }
@@ -77,7 +104,23 @@ int table_insert(struct sessions *ss, struct session *s)
     }
     s->next = *p;
     *p = s;
-    s->generation = ss->next_generation++;
+    state_begin(ss->env.state);
+    state_save(ss->env.state, ss->next_generation, sizeof(*ss->next_generation));
+    s->generation = (*ss->next_generation)++;
+    state_commit(ss->env.state);
+    ss->count++;
+    return 0;
+}
+
+int table_restore(struct sessions *ss, struct session *s)
+{
+    struct session **p = &ss->first;
+    while (*p && (*p)->id < s->id)
+        p = &(*p)->next;
+    if (*p && (*p)->id == s->id)
+        return -EEXIST;
+    s->next = *p;
+    *p = s;
     ss->count++;
     return 0;
 }
@@ -91,6 +134,7 @@ void table_remove(struct sessions *ss, struct session *s)
         ss->count--;
         break;
     }
+    keep_end(ss->keeper, s);
     session_free(s);
     if (ss->count > 0)
         return;
@@ -138,6 +182,8 @@ struct session *sessions_next(struct sessions *ss, uint32_t after_id)
 
 void sessions_refresh(struct sessions *ss)
 {
+    if (ss->env.losses)
+        ss->env.losses(ss->env.userdata);
     for (struct session *s = ss->first; s; s = s->next)
         if (s->kernel_tracing) {
             kernel_logger_sync_losses(ss->env.kernel);
@@ -148,6 +194,16 @@ void sessions_refresh(struct sessions *ss)
 bool session_is_kernel(const struct session *s)
 {
     return s->kernel;
+}
+
+bool session_is_trusted(const struct session *s)
+{
+    return s->trusted;
+}
+
+bool session_is_stopping(const struct session *s)
+{
+    return s->state != SESSION_RUNNING || s->stop || s->stop_wanted;
 }
 
 bool session_is_bound(const struct session *s)
@@ -227,8 +283,10 @@ static void flush_drained(bool complete, void *userdata)
         flush_done(op, 0);
         return;
     }
+    state_begin(s->kept);
     sessions_refresh(op->sessions);
     session_flush(s, false);
+    state_commit(s->kept);
     r = file_sink_sync(s->sink, flush_written, op);
     if (r < 0)
         flush_done(op, r);
@@ -252,13 +310,64 @@ void sessions_flush(struct sessions *ss, struct session *s, sessions_fn fn, void
     }
     *op = (struct flush_op){
         .sessions = ss, .handle = session_handle(s), .fn = fn, .userdata = userdata};
-    if (!s->kernel_tracing) {
-        flush_drained(true, op);
-        return;
-    }
     r = router_drain(ss->env.router, etw_clock_boottime(), flush_drained, op);
     if (r < 0)
         flush_drained(false, op);
+}
+
+/* MARK. */
+
+#define MARK_CONTEXT 64
+
+struct mark_op {
+    struct sessions *sessions;
+    char *text;
+    bool (*may)(const void *context, const struct session *s);
+    _Alignas(16) uint8_t context[MARK_CONTEXT];
+    void (*done)(unsigned marked, void *userdata);
+    void *userdata;
+};
+
+static void mark_drained(bool complete, void *userdata)
+{
+    struct mark_op *op = userdata;
+    struct sessions *ss = op->sessions;
+    unsigned marked = 0;
+
+    state_begin(ss->env.state);
+    uint64_t stamp = router_time(ss->env.router);
+    for (struct session *s = ss->first; s; s = s->next) {
+        if (s->state != SESSION_RUNNING || !op->may(op->context, s))
+            continue;
+        etwd_events_mark(s, stamp, op->text);
+        marked++;
+    }
+    state_commit(ss->env.state);
+    op->done(marked, op->userdata);
+    free(op->text);
+    free(op);
+}
+
+void sessions_mark(struct sessions *ss, const char *text,
+                   bool (*may)(const void *context, const struct session *s), const void *context,
+                   size_t context_size, void (*done)(unsigned marked, void *userdata),
+                   void *userdata)
+{
+    struct mark_op *op = calloc(1, sizeof(*op));
+    if (op)
+        op->text = strdup(text);
+    if (!op || !op->text || context_size > sizeof(op->context)) {
+        free(op);
+        done(0, userdata);
+        return;
+    }
+    op->sessions = ss;
+    op->may = may;
+    memcpy(op->context, context, context_size);
+    op->done = done;
+    op->userdata = userdata;
+    if (router_drain(ss->env.router, etw_clock_boottime(), mark_drained, op) < 0)
+        mark_drained(false, op);
 }
 
 /* UPDATE. */
@@ -309,6 +418,7 @@ static void update_done(int result, void *userdata)
 
     s->updating = false;
     if (result == 0) {
+        session_touch(s);
         memcpy(s->masks, op->masks, sizeof(s->masks));
         s->properties.enable_flags = op->flags;
         s->inert_flags = op->inert_flags;
@@ -320,6 +430,30 @@ static void update_done(int result, void *userdata)
     struct sessions *ss = op->sessions;
     free(op);
     session_now_running(ss, s);
+}
+
+/* What holds at once; the buffers have their new number. */
+static void update_apply(struct session *s, const struct session_properties *p)
+{
+    struct state *st = s->kept;
+
+    state_begin(st);
+    session_touch(s);
+    if (buffers_maximum(s->buffers) > s->properties.maximum_buffers)
+        keep_resize(s);
+    s->properties.maximum_buffers = buffers_maximum(s->buffers);
+    if (p->flush_timer_s != 0) {
+        bool ms = s->properties.log_file_mode & ETL_MODE_USE_MS_FLUSH_TIMER;
+        s->properties.flush_timer_s =
+            ms && p->flush_timer_s < ETWD_FLUSH_MS_MIN ? ETWD_FLUSH_MS_MIN : p->flush_timer_s;
+        session_set_flush_timer(s);
+    }
+    /* Given: kept; LogFileMode without it ends live delivery. */
+    if (!(p->log_file_mode & ETL_MODE_REAL_TIME))
+        s->properties.log_file_mode &= ~(uint32_t) ETL_MODE_REAL_TIME;
+    state_commit(st);
+    /* A router that sleeps until rings are half full does so no more under a flush timer. */
+    router_kick(s->table->env.router);
 }
 
 void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
@@ -354,17 +488,7 @@ void sessions_update(struct sessions *ss, struct session *s, const struct sessio
         fn(&refusal, NULL, userdata);
         return;
     }
-    s->properties.maximum_buffers = buffers_maximum(s->buffers);
-    if (p->flush_timer_s != 0) {
-        bool ms = s->properties.log_file_mode & ETL_MODE_USE_MS_FLUSH_TIMER;
-        s->properties.flush_timer_s =
-            ms && p->flush_timer_s < ETWD_FLUSH_MS_MIN ? ETWD_FLUSH_MS_MIN : p->flush_timer_s;
-        session_set_flush_timer(s);
-    }
-    /* Given: kept; LogFileMode without it ends live delivery. */
-    if (!(p->log_file_mode & ETL_MODE_REAL_TIME))
-        s->properties.log_file_mode &= ~(uint32_t) ETL_MODE_REAL_TIME;
-
+    update_apply(s, p);
     if (!s->kernel || p->enable_flags == s->properties.enable_flags) {
         free(op);
         fn(NULL, s, userdata);
@@ -414,4 +538,12 @@ void sessions_shutdown(struct sessions *ss, void (*done)(void *userdata), void *
         else
             s->stop_wanted = true;
     }
+}
+
+void sessions_tell_left(const struct sessions *ss)
+{
+    for (const struct session *s = ss->first; s; s = s->next)
+        log_error("session '%s': file '%s' could not be finished within %lu s (ShutdownTimeout): "
+                  "somebody holds it, and it is left as it is",
+                  s->properties.name, s->properties.log_file, ss->env.conf->shutdown_timeout);
 }

@@ -19,10 +19,12 @@ struct kernel_logger;
 struct loop;
 struct router;
 struct sessions;
+struct state;
 struct uid_workers;
 
 struct sessions_env {
     struct loop *loop;
+    struct state *state;         /* NULL: nobody takes over */
     struct uid_workers *workers; /* for calls on log files */
     struct router *router;
     struct kernel_logger *kernel;
@@ -30,10 +32,23 @@ struct sessions_env {
     unsigned cpus;    /* possible: indexes are below it */
     unsigned online;  /* what headers say and the least number of buffers follows */
     uint32_t cpu_mhz; /* for the log-file header */
+    /* Who else has to do with sessions; either may be NULL. ending: its last events are in its
+     * buffers, none may come any more. losses: brings the counters of writers up to date. */
+    void (*ending)(void *userdata, struct session *s);
+    void (*losses)(void *userdata);
+    void *userdata;
 };
 
 int sessions_new(const struct sessions_env *env, struct sessions **ret);
 struct sessions *sessions_free(struct sessions *ss);
+
+/* The sessions of a predecessor; before any other call. What cannot be taken over is told in the
+ * log, its file stays as it is. */
+int sessions_takeover(struct sessions *ss);
+/* Who else has to do with them is there too, and connections: what was under way goes on. Sessions
+ * bound to a connection that is gone end, and those of the kernel, whose probes are gone. */
+void sessions_takeover_done(struct sessions *ss,
+                            bool (*connected)(void *userdata, uint64_t connection), void *userdata);
 
 /* NULL refusal: done. The session is valid during the call; NULL where there is none (refused). */
 typedef void (*sessions_fn)(const struct refusal *refusal, const struct session *s, void *userdata);
@@ -80,7 +95,22 @@ void sessions_connection_gone(struct sessions *ss, uint64_t connection);
 /* No more starts; all end; done once none is left. */
 void sessions_shutdown(struct sessions *ss, void (*done)(void *userdata), void *userdata);
 
+/* A Mark event with one stamp into every running session that may() allows, once all that was
+ * written before the call is there; done gets how many. context: copied for may(), at most 64
+ * bytes. */
+void sessions_mark(struct sessions *ss, const char *text,
+                   bool (*may)(const void *context, const struct session *s), const void *context,
+                   size_t context_size, void (*done)(unsigned marked, void *userdata),
+                   void *userdata);
+
+/* Tells the log which sessions an end of etwd now would leave, and with which files. */
+void sessions_tell_left(const struct sessions *ss);
+
 /* For messages about a session. */
+/* Its owner was root or in group etw when it was started. */
+bool session_is_trusted(const struct session *s);
+/* It takes nothing new. */
+bool session_is_stopping(const struct session *s);
 bool session_is_kernel(const struct session *s);
 bool session_is_bound(const struct session *s);
 uint32_t session_owner_uid(const struct session *s);

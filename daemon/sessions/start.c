@@ -20,8 +20,10 @@
 #include "file_sink.h"
 #include "io/files.h"
 #include "io/uid_workers.h"
+#include "keep.h"
 #include "kernel/logger.h"
 #include "names.h"
+#include "router/router.h"
 #include "table.h"
 
 /* EVENT_TRACE_FLAG_NO_SYSCONFIG */
@@ -148,6 +150,12 @@ static void start_opened(int result, void *userdata)
         return;
     }
     s->state = SESSION_RUNNING;
+    int r = keep_session(ss->keeper, s);
+    if (r < 0) {
+        s->state = SESSION_STARTING;
+        start_unwind(op, r, "no memory to hand the session on");
+        return;
+    }
     etwd_events_watch(ss->events, 1);
     op->fn(NULL, s, op->userdata);
     start_op_free(op);
@@ -253,6 +261,18 @@ static void check_done(void *userdata)
     }
     if (!op->trusted)
         file_sink_write_by(s->sink, s->workers->files);
+    r = keep_files(ss->keeper, s);
+    if (r == -EDQUOT) {
+        (void) refuse(&op->refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                      "etwd has no room left in its descriptor store (FdStoreMax=%lu)",
+                      ss->env.conf->fd_store_max);
+        start_fail(op);
+        return;
+    }
+    if (r < 0) {
+        start_fail_errno(op, r, "the session could not be handed to the service manager");
+        return;
+    }
     s->start_raw = etw_clock_boottime();
     s->start_filetime = etw_filetime_now();
     etwd_events_begin(ss->events, s);
@@ -266,9 +286,6 @@ static void check_done(void *userdata)
     if (r < 0)
         start_attached(r, op);
 }
-
-static void full(struct session *s);
-static void refresh(struct session *s);
 
 void sessions_start(struct sessions *ss, struct session_request *req, sessions_fn fn,
                     void *userdata)
@@ -340,9 +357,8 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
     s->connection = req->connection;
     s->owner_uid = req->uid;
     s->owner_pid = req->pid;
-    s->full = full;
-    s->refresh = s->kernel ? refresh : NULL;
-    s->table = ss;
+    s->trusted = op->trusted;
+    session_wire(ss, s);
     r = table_insert(ss, s);
     if (r < 0) {
         session_free(s);
@@ -368,6 +384,22 @@ static void full(struct session *s)
 
 static void refresh(struct session *s)
 {
+    const struct sessions_env *env = &s->table->env;
     if (s->kernel_tracing)
-        kernel_logger_sync_losses(s->table->env.kernel);
+        kernel_logger_sync_losses(env->kernel);
+    if (env->losses)
+        env->losses(env->userdata);
+}
+
+static void gather(struct session *s)
+{
+    router_pass(s->table->env.router);
+}
+
+void session_wire(struct sessions *ss, struct session *s)
+{
+    s->full = full;
+    s->gather = gather;
+    s->refresh = refresh;
+    s->table = ss;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ending a session: the kernel's probes and what they still had, the partial buffers, the final
- * header, the disk; then the answer with final numbers. Loop thread only.
+ * Ending a session: what providers and the kernel's probes still had, the partial buffers, the
+ * final header, the disk; then the answer with final numbers. Loop thread only.
  */
 #include "sessions.h"
 
@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/winerror.h"
 #include "file_sink.h"
+#include "keep.h"
 #include "kernel/logger.h"
 #include "router/router.h"
+#include "state/state.h"
 #include "table.h"
 
 static void stop_closed(int result, void *userdata)
@@ -23,6 +26,7 @@ static void stop_closed(int result, void *userdata)
     if (result < 0)
         log_warning("session '%s': file '%s': failed to bring it to the disk: %s",
                     s->properties.name, s->properties.log_file, strerror(-result));
+    keep_end(op->sessions->keeper, s); /* whoever hears of its end may rely on it */
     if (op->fn)
         op->fn(NULL, s, op->userdata);
     struct sessions *ss = op->sessions;
@@ -42,20 +46,38 @@ static void stop_detached(int result, void *userdata)
                         s->properties.name, strerror(-result));
         s->kernel_tracing = false;
     }
+    const struct sessions_env *env = &op->sessions->env;
+    if (env->ending)
+        env->ending(env->userdata, s);
+    state_begin(s->kept);
+    if (s->refresh)
+        s->refresh(s);
     session_flush(s, true);
+    state_commit(s->kept);
     r = file_sink_close(s->sink, stop_closed, op);
     if (r < 0)
         stop_closed(r, op);
+}
+
+/* What was written until now is in its buffers, or its writers are too slow. */
+static void stop_drained(bool complete, void *userdata)
+{
+    stop_detached(0, userdata);
 }
 
 void stop_begin(struct sessions *ss, struct session *s, struct stop_op *op)
 {
     int r;
 
+    state_begin(s->kept);
+    session_touch(s);
     s->state = SESSION_STOPPING;
+    state_commit(s->kept);
     s->stop = NULL;
     if (!s->kernel_tracing) {
-        stop_detached(0, op);
+        r = router_drain(ss->env.router, etw_clock_boottime(), stop_drained, op);
+        if (r < 0)
+            stop_detached(0, op);
         return;
     }
     r = kernel_logger_stop(ss->env.kernel, s, stop_detached, op);

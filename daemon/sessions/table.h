@@ -8,6 +8,7 @@
 #include "sessions.h"
 
 struct etwd_events;
+struct session_keeper;
 
 struct stop_op {
     struct sessions *sessions;
@@ -18,9 +19,10 @@ struct stop_op {
 
 struct sessions {
     struct sessions_env env;
-    struct session *first; /* by id */
-    unsigned count;        /* those starting and stopping included */
-    uint64_t next_generation;
+    struct session *first;         /* by id */
+    unsigned count;                /* those starting and stopping included */
+    uint64_t *next_generation;     /* in a block of the state */
+    struct session_keeper *keeper; /* NULL: a successor gets nothing */
     struct etwd_events *events;
     bool shutting_down;
     void (*shutdown_done)(void *userdata);
@@ -29,6 +31,10 @@ struct sessions {
 
 /* Into the table with a free id; -ENOSPC. */
 int table_insert(struct sessions *ss, struct session *s);
+/* Into it with the id it has; -EEXIST. */
+int table_restore(struct sessions *ss, struct session *s);
+/* What a session calls when it is in the table. */
+void session_wire(struct sessions *ss, struct session *s);
 /* Out of it and freed; ends a shutdown when it was the last. */
 void table_remove(struct sessions *ss, struct session *s);
 /* Begins the end of a session that runs and is not being changed. */

@@ -27,7 +27,7 @@ struct state;
 /* Whose block it is; a key tells those of one kind apart. Part of the format: numbers are never
  * given to something else. */
 enum state_kind {
-    STATE_DAEMON = 1,   /* sessions' generation, connection numbers, the boot key */
+    STATE_DAEMON = 1,   /* key: enum state_daemon_key */
     STATE_SESSION = 16, /* sessions/: key is the logger id | generation */
     STATE_BUFFERS = 17,
     STATE_SINK = 18,
@@ -39,7 +39,13 @@ enum state_kind {
     STATE_LOSSES = 37,
 };
 
-/* A fresh state. */
+/* What there is one of. */
+enum state_daemon_key {
+    STATE_DAEMON_SESSIONS = 1,    /* sessions/: the next generation */
+    STATE_DAEMON_CONNECTIONS = 2, /* control/: the next connection's number */
+};
+
+/* A fresh state, without a store: state_kept() is false (takeover.h makes one with). */
 int state_new(struct state **ret);
 /* That of a predecessor: fd is taken over on success. An unfinished transaction is undone.
  * -EPROTONOSUPPORT: another version; -EBADMSG: it does not hold together. */
@@ -56,11 +62,17 @@ void state_commit(struct state *st);
 /* p lies in a block, size bytes are about to change; a second time in one transaction costs
  * memory, not correctness. Inside a transaction only. */
 void state_save(struct state *st, const void *p, size_t size);
-/* Counts the outermost transactions: who saved something in this one need not do it again. */
+/* Counts the outermost transactions: who saved something in this one need not do it again. Never
+ * falls, also not across a takeover. */
 uint64_t state_epoch(const struct state *st);
+/* Inside a transaction. */
+bool state_active(const struct state *st);
 
-/* Called after each outermost commit, in the order of registration. Must not begin one. */
+/* Called before and after each outermost commit, in the order of registration; either may be NULL.
+ * before_commit is still inside: it brings blocks up to date with what was changed elsewhere.
+ * after_commit may begin transactions: the hooks run once more for them. */
 struct state_hook {
+    void (*before_commit)(void *userdata);
     void (*after_commit)(void *userdata);
     void *userdata;
     struct state_hook *next;
@@ -94,8 +106,13 @@ enum state_fd_kind {
 bool state_kept(const struct state *st);
 /* Before anybody else uses it. Returns when the manager has it (sd_notify's barrier is not waited
  * for: a socket keeps order). 0 also when there is nobody; -EDQUOT: the store is full, by our
- * count; the caller says ERROR_NO_SYSTEM_RESOURCES. fd stays the caller's. */
+ * count (FdStoreMax); the caller says ERROR_NO_SYSTEM_RESOURCES. -EEXIST: there is one. fd stays
+ * the caller's. */
 int state_fd_store(struct state *st, enum state_fd_kind kind, uint64_t key, int fd);
+/* Takes it out, once the present transaction is through. None: nothing happens. */
 void state_fd_drop(struct state *st, enum state_fd_kind kind, uint64_t key);
 /* What the predecessor stored; the caller's from now on, and still in the store. -ENOENT. */
 int state_fd_take(struct state *st, enum state_fd_kind kind, uint64_t key);
+/* The keys of one kind that are stored, any order: start with *position 0; false at the end. */
+bool state_fd_next(struct state *st, enum state_fd_kind kind, uint64_t *position,
+                   uint64_t *ret_key);

@@ -3,6 +3,7 @@
  * etwd.conf keys: defaults and "KEY=VALUE". Not the reader of the file. Pure functions, any thread.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,20 @@ static int fail(int r, const char *reason, const char **ret_reason)
     return r;
 }
 
+/* Keys that are on or off take the words of systemd's files too. */
+static bool parse_switch(const char *s, unsigned long *ret)
+{
+    static const char *const words[2][3] = {{"no", "false", "off"}, {"yes", "true", "on"}};
+
+    for (unsigned long v = 0; v < 2; v++)
+        for (size_t i = 0; i < ARRAY_SIZE(words[v]); i++)
+            if (strcmp(s, words[v][i]) == 0) {
+                *ret = v;
+                return true;
+            }
+    return false;
+}
+
 int etw_conf_set(struct etw_conf *conf, const char *assignment, const char **ret_reason)
 {
     const char *eq = strchr(assignment, '=');
@@ -59,6 +74,10 @@ int etw_conf_set(struct etw_conf *conf, const char *assignment, const char **ret
             k = &conf_keys[i];
     if (!k)
         return fail(-ENOENT, "unknown key", ret_reason);
+    if (k->min == 0 && k->max == 1 && parse_switch(eq + 1, &value)) {
+        *conf_field(conf, k) = value;
+        return 0;
+    }
     /* strtoul() would take signs, spaces and 0x. */
     if (!eq[1])
         return fail(-EINVAL, "the value is not a number", ret_reason);

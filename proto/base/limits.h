@@ -31,6 +31,23 @@
 #define ETW_CLIENT_FD_MIN 100
 /* A daemon that accepted a connection says hello at once; a stopped one never does. */
 #define ETW_CLIENT_HELLO_MS 10000
+/* EventRegister waits this long for a daemon that does not answer: programs start in spite of it.
+ */
+#define ETW_CLIENT_REGISTER_MS 1000
+/* A thread without a ring waits this long for one at its first event, and the next thread (or its
+ * next event) does so only this much later. */
+#define ETW_CLIENT_RING_MS 10
+#define ETW_CLIENT_RING_AGAIN_MS 100
+/* Before a WAKE goes to the daemon the descriptor is looked at when the last look is older: a look
+ * costs as much as the WAKE. */
+#define ETW_CLIENT_VERIFY_MS 100
+/* Between two attempts to make a daemon end a connection whose descriptor the program closed. */
+#define ETW_CLIENT_KICK_MS 1000
+/* A daemon that refuses a process is asked again after this time, twice as long each time. */
+#define ETW_CLIENT_RETRY_MS 10
+#define ETW_CLIENT_RETRY_MAX_MS 60000
+/* Provider traits: names and groups are below 256 bytes by ETW's advice; one message takes them. */
+#define ETW_TRAITS_MAX 4096
 /* ProcessTrace documents it. */
 #define ETW_PROCESS_TRACE_HANDLES_MAX 64
 /* Traces opened by OpenTrace in one process: each holds a descriptor, of which few processes may
@@ -80,6 +97,10 @@
 /* /proc/PID/mountinfo: 100 000 mounts of 160 bytes. */
 #define ETW_MOUNTINFO_MAX (16 * 1024 * 1024)
 
+/* etwd's priority where it is started by root: a ring of 256 KiB is full in 8 ms at 250 000 events
+ * a second, and two threads that never rest keep a third at the same priority waiting for longer.
+ */
+#define ETWD_NICE (-10)
 /* Requests that etwd's io_uring takes before it submits: a pass closes at most a few dozen buffers;
  * more just means one more system call. */
 #define ETWD_URING_ENTRIES 256
@@ -129,6 +150,25 @@
 #define ETWD_GROUPS_MAX 65536
 /* Bytes of sessions in one page of a list: below ETW_MESSAGE_MAX with room for one more session. */
 #define ETWD_LIST_BYTES 49152
+/* Bytes of a mark's text: with its header it fits the smallest buffer. */
+#define ETWD_MARK_MAX 2048
+/* Threads of a process in another pid namespace that are looked at to find the one that claims a
+ * ring, and how often: each is a file of /proc, and the loop thread reads them. */
+#define ETWD_THREADS_LOOKED_AT_MAX 1024
+#define ETWD_THREADS_LOOK_MS 50
+/* Tables of one registration that wait for records of older generations: as many changes while one
+ * writer is stopped in the middle of an event. Older ones go, their records are invalid then. */
+#define ETWD_TABLES_MAX 64
+/* Wakes and requests for rings that are heeded from one process: a look at the rings each. */
+#define ETWD_PROCESS_CALLS_PER_S 1000
+/* Requests of one process that wait until it has mapped its next arena. */
+#define ETWD_RINGS_WAITING_MAX 64
+/* Filters of one enable (MAX_EVENT_FILTERS_COUNT of a recent SDK), and bytes of the two whose size
+ * ETW limits. */
+#define ETW_FILTERS_MAX 13
+#define ETW_FILTER_DATA_MAX 1024
+/* Providers in one page of a list: each may name every session and many processes. */
+#define ETWD_LIST_PROVIDERS 64
 /* The shortest flush timer of EVENT_TRACE_USE_MS_FLUSH_TIMER, in ms: every flush writes a buffer of
  * each CPU. */
 #define ETWD_FLUSH_MS_MIN 100
@@ -154,6 +194,12 @@
     CONF(                                                                                          \
         FastClock, fast_clock, 0, 0, 1,                                                            \
         "1: providers stamp by the processor's time stamp counter while it agrees with the clock") \
+    CONF(FdStoreMax, fd_store_max, 10000, 16, 1000000,                                             \
+         "descriptors in the service manager's store, three a process and two a session: not "     \
+         "above its own FileDescriptorStoreMax=, beyond which it drops them silently")             \
+    CONF(ShutdownTimeout, shutdown_timeout, 60, 1, 86400,                                          \
+         "seconds from SIGTERM until etwd leaves files unclosed that do not let it write: below "  \
+         "systemd's 90 s")                                                                         \
     CONF(KernelRingKB, kernel_ring_kb, 4096, 64, 1048576,                                          \
          "per CPU: 4 MiB hold 8 ms at 4.4 million events/s, the passes come every 1 to 5 ms")      \
     CONF(KernelDefaultBuffers, kernel_default_buffers, 256, 4, 65536,                              \

@@ -30,7 +30,9 @@
  *      instructions were executed before T. If it sees busy set, the ring vouches for the T of the
  *      last pass that saw it clear, or for what it sees in `stamp` (R6), whichever is later. A
  *      process that could not register for membarrier says so in its Attach and puts full fences
- *      after setting busy and after head.
+ *      after setting busy and after head. (Passes that follow each other closely may leave the
+ *      barrier out and vouch for a little less: an event that such a look could not see yet is
+ *      late, no more. Not where S3, a drain or a sleep stands on the look.)
  *  R6  stamp is the writer's time, stored (release) as soon as it read the clock for an event; it
  *      never goes back. Whoever loads stamp s and then head: each record above that head has a
  *      stamp >= s, since the heads of all events before s were stored before s. So a ring whose
@@ -57,7 +59,9 @@
  *
  * Sleep. Before etwd sleeps it raises the sleep number, membarriers and looks once more (R5's
  * barrier serves). A writer that finds its ring half full (with SHM_SLEEP_LOW_LATENCY: not empty)
- * and has not answered this number sends one WAKE on its socket.
+ * and has not answered this number sends one WAKE on its socket. The number stays while etwd is
+ * awake, so that a ring that is half full before the next pass is due asks for one; etwd raises it
+ * after a pass that was asked for, unless the next one follows at once.
  */
 #pragma once
 
@@ -170,7 +174,7 @@ static inline size_t shm_arena_size(uint32_t ring_size)
 struct shm_process {
     uint32_t version; /* SHM_VERSION */
     uint32_t ring_size;
-    _Atomic uint32_t sleep; /* number << 1 | SHM_SLEEP_LOW_LATENCY; 0: etwd is awake */
+    _Atomic uint32_t sleep; /* number << 1 | SHM_SLEEP_LOW_LATENCY; 0: nobody is to be woken */
     _Atomic uint32_t rings; /* rings 0 .. rings-1 have memory and may be claimed */
     uint8_t pad[48];
 };
@@ -224,6 +228,13 @@ enum shm_slot_items {
     SHM_ITEM_EVENT_KEY = 0x02,
 };
 
+enum shm_slot_flags {
+    /* The session has INDEPENDENT_SESSION_MODE: it gets an event also when another one of the
+     * table cannot take it, and the others do when it cannot. Without it a writer gives an event
+     * that one session cannot take (too big, full) to none. */
+    SHM_SLOT_INDEPENDENT = 0x01,
+};
+
 struct shm_slot {
     uint8_t state;
     uint8_t level;
@@ -234,7 +245,7 @@ struct shm_slot {
     uint32_t filter;        /* offset of struct shm_filter, 0: none */
     uint32_t largest_event; /* bytes, all items included; at most shm_event_max() */
     uint16_t counter;       /* index into the arenas' `lost` (S5) */
-    uint16_t reserved16;
+    uint16_t flags;         /* enum shm_slot_flags */
     uint32_t reserved32;
 };
 _Static_assert(sizeof(struct shm_slot) == 40, "slot");

@@ -209,6 +209,7 @@ static int slot_write(struct shm_control *c, struct shm_slot *s,
     STORE(s->filter, filter);
     STORE(s->largest_event, config->largest_event);
     STORE(s->counter, config->counter);
+    STORE(s->flags, config->independent ? SHM_SLOT_INDEPENDENT : 0);
     return 0;
 }
 

@@ -36,6 +36,7 @@ struct shm_slot_config {
     uint32_t properties;
     uint64_t any, all;
     uint32_t largest_event;
+    bool independent; /* SHM_SLOT_INDEPENDENT */
     /* The id filter. Any order; at most SHM_FILTER_IDS_MAX. */
     bool filtered;
     bool filter_in;
@@ -51,5 +52,5 @@ int shm_control_publish(struct shm_control *c, uint32_t registration,
 /* The generation in force; 0: never enabled. */
 uint32_t shm_control_generation(const struct shm_control *c, uint32_t registration);
 
-/* etwd sleeps (a number that differs from the last one, not 0), or is awake (0). */
+/* A number that differs from the last one: whose ring is half full wakes etwd, once. 0: nobody. */
 void shm_control_set_sleep(struct shm_control *c, uint32_t sleep);

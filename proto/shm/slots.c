@@ -109,6 +109,8 @@ uint32_t shm_slots_match(const void *control, uint32_t registration, uint8_t lev
                 filter = LOAD(s->filter);
                 if (filter != 0 && !filter_passes(control, filter, id))
                     continue;
+                if (LOAD(s->flags) & SHM_SLOT_INDEPENDENT)
+                    m.independent |= bit << i;
                 if (state != SHM_SLOT_OPEN) {
                     m.full |= bit << i;
                     continue;

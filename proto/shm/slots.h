@@ -11,11 +11,12 @@
 #include "abi.h"
 
 struct shm_match {
-    uint32_t slots;      /* open slots that want the event */
-    uint32_t full;       /* SHM_SLOT_FULL slots that would: lost, SHM_LOST_SESSION_FULL */
-    uint32_t generation; /* of the table; its low 16 bits go into the record */
-    uint16_t items;      /* enum shm_slot_items, the union over `slots` */
-    uint32_t largest;    /* bytes of the largest event that each of `slots` takes */
+    uint32_t slots;       /* open slots that want the event */
+    uint32_t full;        /* SHM_SLOT_FULL slots that would: lost, SHM_LOST_SESSION_FULL */
+    uint32_t independent; /* of both: SHM_SLOT_INDEPENDENT */
+    uint32_t generation;  /* of the table; its low 16 bits go into the record */
+    uint16_t items;       /* enum shm_slot_items, the union over `slots` */
+    uint32_t largest;     /* bytes of the largest event that each of `slots` takes */
 };
 
 /* One slot's rule. Level: 0 in the event or in the slot passes; else the event's must not be above

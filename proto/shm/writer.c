@@ -21,7 +21,7 @@ int shm_writer_claim(struct shm_writer *w, struct shm_arena *arena, const void *
         uint32_t tid;
         uint32_t zero[3];
     } claim = {.prefix = {.size = sizeof(claim), .type = SHM_RECORD_CLAIM}, .tid = tid};
-    uint32_t claims;
+    uint32_t claims, rest;
     uint64_t head;
 
     if (index >= SHM_RINGS_PER_ARENA || arena_number >= SHM_RINGS_MAX / SHM_RINGS_PER_ARENA ||
@@ -50,8 +50,15 @@ int shm_writer_claim(struct shm_writer *w, struct shm_arena *arena, const void *
         .control = control,
     };
     atomic_store_explicit(&line->claims, claims + 1, memory_order_relaxed);
+    /* R2. The ring is drained: both fit. */
+    rest = ring_size - ((uint32_t) head & (ring_size - 1));
+    if (rest < sizeof(claim)) {
+        struct etl_record pad = {.size = rest, .type = SHM_RECORD_PAD};
+        memcpy(w->data + ring_size - rest, &pad, sizeof(pad));
+        w->head += rest;
+    }
     /* Not published as an event is: it has no stamp, and wakes nobody. */
-    memcpy(w->data + (head & (ring_size - 1)), &claim, sizeof(claim));
+    memcpy(w->data + (w->head & (ring_size - 1)), &claim, sizeof(claim));
     w->head += sizeof(claim);
     atomic_store_explicit(&line->head, w->head, memory_order_release);
     return 0;

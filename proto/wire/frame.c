@@ -58,19 +58,23 @@ union control {
 int wire_send(int sock, const Etwd__Message *m, const int *fds, size_t n_fds, int flags)
 {
     _cleanup_free_ void *data = NULL;
-    union control control;
-    struct iovec iov;
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     size_t len;
-    ssize_t n;
     int r;
+
+    r = wire_pack(m, &data, &len);
+    return r < 0 ? r : wire_send_packed(sock, data, len, fds, n_fds, flags);
+}
+
+int wire_send_packed(int sock, const void *data, size_t size, const int *fds, size_t n_fds,
+                     int flags)
+{
+    union control control;
+    struct iovec iov = {.iov_base = (void *) (uintptr_t) data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n;
 
     if (n_fds > ETW_MESSAGE_FDS_MAX)
         return -EINVAL;
-    r = wire_pack(m, &data, &len);
-    if (r < 0)
-        return r;
-    iov = (struct iovec){.iov_base = data, .iov_len = len};
     if (n_fds > 0) {
         struct cmsghdr *c;
         memset(&control, 0, sizeof(control));

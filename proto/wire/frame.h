@@ -25,6 +25,10 @@ int wire_pack(const Etwd__Message *m, void **ret_data, size_t *ret_len);
  * SIGPIPE. flags: MSG_DONTWAIT or 0. -errno; -EAGAIN. */
 int wire_send(int sock, const Etwd__Message *m, const int *fds, size_t n_fds, int flags);
 
+/* The same of a packed message. */
+int wire_send_packed(int sock, const void *data, size_t size, const int *fds, size_t n_fds,
+                     int flags);
+
 /* Whether the next packet brings descriptors; it stays in the socket, and so do they. 1, 0, -errno.
  * Taking such a packet out may take as long as its sender likes, whatever is done with them: the
  * last close of a descriptor may wait (SO_LINGER, FUSE), and may be ours. */

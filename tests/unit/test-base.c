@@ -378,6 +378,12 @@ START_TEST(conf_keys)
     ck_assert_str_eq(reason, "MaxSessions must be between 1 and 4096");
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=0", NULL), -ERANGE);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=99999999999999999999999", NULL), -ERANGE);
+    ck_assert_int_eq(etw_conf_set(&conf, "FastClock=yes", &reason), 0);
+    ck_assert_uint_eq(conf.fast_clock, 1);
+    ck_assert_int_eq(etw_conf_set(&conf, "FastClock=off", &reason), 0);
+    ck_assert_uint_eq(conf.fast_clock, 0);
+    ck_assert_int_eq(etw_conf_set(&conf, "FastClock=maybe", NULL), -EINVAL);
+    ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=yes", NULL), -EINVAL);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions", NULL), -EINVAL);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=", NULL), -EINVAL);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions= 5", NULL), -EINVAL);

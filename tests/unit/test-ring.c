@@ -132,6 +132,33 @@ START_TEST(claim_rules)
 }
 END_TEST
 
+/* A claim where the ring has no room left before its end but for a prefix (R2). */
+START_TEST(claim_at_the_end)
+{
+    uint8_t out[RING];
+    uint32_t at;
+
+    ring_open(RING);
+    take_claim(4711);
+    for (uint64_t n = 5; (at = (uint32_t) w.head & (RING - 1)) != RING - 16; n++) {
+        uint32_t size = RING - 16 - at < 512 ? RING - 16 - at : 256;
+        ck_assert(put(n, size));
+        look(n + 1);
+        ck_assert_int_eq(shm_reader_next(&r, out, sizeof(out)), (int) size);
+        shm_reader_commit(&r);
+    }
+    shm_writer_release(&w);
+    ck_assert_int_eq(shm_writer_claim(&w, f.arena, f.control, 0, 0, RING, false, 12), 0);
+    ck_assert_uint_eq(w.head & (RING - 1), 32);
+    take_claim(12);
+    ck_assert(put(1000, 96));
+    look(1001);
+    ck_assert_int_eq(shm_reader_next(&r, out, sizeof(out)), 96);
+    ck_assert(filled(out, 1000, 96));
+    shm_fixture_close(&f);
+}
+END_TEST
+
 /* Any mixture of sizes and of reading: the model is a counter of what was put and what came. */
 START_TEST(random_mixture)
 {
@@ -608,6 +635,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 240);
     tcase_add_test(t, record_sizes);
     tcase_add_test(t, claim_rules);
+    tcase_add_test(t, claim_at_the_end);
     tcase_add_loop_test(t, random_mixture, 0, 4);
     tcase_add_test(t, largest_record);
     tcase_add_test(t, vouching);

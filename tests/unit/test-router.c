@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The merge: order over sources, watermarks, holds, routing by masks, late records, drains, raw
- * records and last touches, records that lie about themselves.
+ * records and last touches, records that lie about themselves; sources that deliver by themselves,
+ * sleep, and the time between passes.
  */
 #include "daemon-fixture.h"
 #include "router/router.h"
@@ -381,6 +382,190 @@ START_TEST(pass_budget)
 }
 END_TEST
 
+/* A source that takes its records into sessions by itself, may sleep, and says how fast it fills.
+ */
+static struct {
+    unsigned delivered, asked;
+    bool sleeps;
+    uint64_t fill_ns;
+    bool exact;
+} own;
+
+static uint64_t own_begin(struct router_source *base, uint64_t now)
+{
+    own.exact = router_exact(router);
+    return fake_begin(base, now);
+}
+
+static void own_deliver(struct router_source *base, const struct etl_record *rec, uint64_t stamp)
+{
+    struct fake *s = (struct fake *) base;
+    ck_assert_ptr_eq(rec, s->records + s->offsets[s->next]);
+    ck_assert_uint_eq(stamp, s->stamps[s->next]);
+    own.delivered++;
+}
+
+static bool own_sleep(struct router_source *base)
+{
+    own.asked++;
+    return own.sleeps;
+}
+
+static uint64_t own_fill_ns(struct router_source *base)
+{
+    return own.fill_ns;
+}
+
+static const struct router_source_ops own_ops = {
+    .name = "own",
+    .begin = own_begin,
+    .peek = fake_peek,
+    .pop = fake_pop,
+    .commit = fake_commit,
+    .deliver = own_deliver,
+    .sleep = own_sleep,
+    .fill_ns = own_fill_ns,
+};
+
+static struct fake *own_new(void)
+{
+    struct fake *s = calloc(1, sizeof(*s));
+    memset(&own, 0, sizeof(own));
+    own.fill_ns = UINT64_MAX;
+    s->base.ops = &own_ops;
+    ck_assert_int_eq(router_add_source(router, &s->base), 0);
+    return s;
+}
+
+static void leave(void *userdata)
+{
+    loop_exit(f.loop, 0);
+}
+
+static void run_ms(unsigned ms)
+{
+    struct loop_timer *t;
+    ck_assert_int_eq(loop_timer_new(f.loop, leave, NULL, &t), 0);
+    ck_assert_int_eq(loop_timer_arm(t, etw_clock_boottime() + ms * 1000000ull), 0);
+    ck_assert_int_eq(loop_run(f.loop), 0);
+    loop_timer_free(t);
+}
+
+/* No session need be the router's for it. */
+START_TEST(own_delivery)
+{
+    begin();
+    router_remove_session(router, f.session);
+    struct fake *a = own_new();
+    fake_add(a, 0, 10, READY, 1);
+    fake_add(a, 0, 20, READY, 2);
+    while (a->committed < 2)
+        run_ms(2);
+    ck_assert_uint_eq(own.delivered, 2);
+    ck_assert_uint_eq(f.session->counters.written, 0);
+    ck_assert(!own.exact);
+    router_pass(router);
+    ck_assert(own.exact);
+    router_remove_source(router, &a->base);
+    end();
+    free(a);
+}
+END_TEST
+
+START_TEST(sleeping)
+{
+    begin();
+    router_remove_session(router, f.session);
+    struct fake *a = own_new();
+    own.sleeps = true;
+    while (own.asked == 0)
+        run_ms(2);
+    ck_assert_uint_eq(own.asked, 1);
+    run_ms(50);
+    ck_assert_uint_eq(own.asked, 1); /* no pass since */
+    fake_add(a, 0, 10, READY, 1);
+    run_ms(20);
+    ck_assert_uint_eq(own.delivered, 0);
+    router_kick(router);
+    ck_assert_uint_eq(own.delivered, 0);
+    while (own.delivered == 0)
+        run_ms(2);
+    while (own.asked == 1)
+        run_ms(2);
+    /* A drain wakes it, too. */
+    fake_add(a, 0, 30, READY, 2);
+    drained = 0;
+    ck_assert_int_eq(router_drain(router, etw_clock_boottime(), drain_done, NULL), 0);
+    ck_assert_int_eq(loop_run(f.loop), 0);
+    ck_assert_int_eq(drained, 1);
+    ck_assert_uint_eq(own.delivered, 2);
+    ck_assert(own.exact);
+    /* Time: as of the last pass, which somebody may make. */
+    uint64_t before = etw_clock_boottime();
+    router_pass(router);
+    ck_assert_uint_ge(router_time(router), before);
+    ck_assert_uint_le(router_time(router), etw_clock_boottime());
+    router_remove_source(router, &a->base);
+    end();
+    free(a);
+}
+END_TEST
+
+/* One that has to be looked at keeps it awake; so does one that says no. */
+START_TEST(not_sleeping)
+{
+    begin();
+    struct fake *a = own_new(), *b = fake_new();
+    own.sleeps = true;
+    run_ms(50);
+    ck_assert_uint_eq(own.asked, 0);
+    router_remove_source(router, &b->base);
+    own.sleeps = false;
+    while (own.asked < 3)
+        run_ms(2);
+    fake_add(a, 0, 10, READY, 1);
+    while (own.delivered == 0)
+        run_ms(2);
+    router_remove_source(router, &a->base);
+    end();
+    free(a);
+    free(b);
+}
+END_TEST
+
+static unsigned passes;
+
+static uint64_t counted_begin(struct router_source *base, uint64_t now)
+{
+    passes++;
+    return now;
+}
+
+/* A source that fills up fast gets more passes; the loop lives beside it. */
+START_TEST(fast_source)
+{
+    struct router_source_ops counted = own_ops;
+    unsigned calm, flood;
+
+    begin();
+    struct fake *a = own_new();
+    counted.begin = counted_begin;
+    a->base.ops = &counted;
+    run_ms(50);
+    passes = 0;
+    run_ms(200);
+    calm = passes;
+    own.fill_ns = 1000;
+    passes = 0;
+    run_ms(200);
+    flood = passes;
+    ck_assert_uint_gt(flood, 2 * calm);
+    router_remove_source(router, &a->base);
+    end();
+    free(a);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("router");
@@ -393,6 +578,10 @@ static Suite *suite(void)
     tcase_add_test(t, lying_records);
     tcase_add_test(t, drain);
     tcase_add_test(t, pass_budget);
+    tcase_add_test(t, own_delivery);
+    tcase_add_test(t, sleeping);
+    tcase_add_test(t, not_sleeping);
+    tcase_add_test(t, fast_source);
     suite_add_tcase(s, t);
     return s;
 }
