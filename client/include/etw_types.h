@@ -85,6 +85,16 @@
 #define INFINITE 0xFFFFFFFFu
 #endif
 
+#ifndef S_OK
+#define S_OK ((HRESULT) 0)
+#endif
+/* A Win32 code as HRESULT. */
+#ifndef HRESULT_FROM_WIN32
+#define HRESULT_FROM_WIN32(code)                                                                   \
+    ((HRESULT) (code) <= 0 ? (HRESULT) (code)                                                      \
+                           : (HRESULT) (((unsigned int) (code) &0xFFFFu) | 0x80070000u))
+#endif
+
 ETW_BEGIN_DECLS
 
 #if defined(__SIZEOF_WCHAR_T__) && __SIZEOF_WCHAR_T__ == 2
@@ -151,6 +161,8 @@ typedef const void *LPCVOID;
 typedef short SHORT;
 typedef int INT;
 typedef int LONG;
+typedef LONG HRESULT; /* negative: failed */
+typedef LONG NTSTATUS;
 typedef long long LONGLONG;
 typedef unsigned long long ULONGLONG;
 typedef long long LONG64;

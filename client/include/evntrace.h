@@ -246,6 +246,60 @@ ETW_API ULONG WMIAPI ProcessTrace(PTRACEHANDLE HandleArray, ULONG HandleCount, L
  * Any thread, callbacks included. */
 ETW_API ULONG WMIAPI CloseTrace(TRACEHANDLE TraceHandle);
 
+/* Windows: evntrace.h EnableTraceEx2.
+ *
+ * Says which events of a provider a session wants, or that it wants none any more. The provider
+ * need not be there: it is enabled when a process registers it, before its EventRegister returns. A
+ * second call replaces what the first one said. The wish lasts until it is taken back or the
+ * session ends.
+ *
+ * TraceHandle      a running session's, not the kernel logger's
+ * ProviderId       the provider
+ * ControlCode      EVENT_CONTROL_CODE_ENABLE_PROVIDER; EVENT_CONTROL_CODE_DISABLE_PROVIDER, also
+ *                  when it was not enabled; EVENT_CONTROL_CODE_CAPTURE_STATE: providers are asked
+ * to write their state Level            events above this are not wanted; 0: all are
+ * MatchAnyKeyword  events that have one of these bits; 0: all
+ * MatchAllKeyword  of these, only events that have all these bits
+ *                  An event without keywords is wanted whatever these say, but for the property
+ *                  EVENT_ENABLE_PROPERTY_IGNORE_KEYWORD_0.
+ * Timeout          milliseconds to wait until the enable callbacks of all processes have returned;
+ * 0: does not wait; INFINITE. From inside an enable callback it never waits. EnableParameters NULL,
+ * or Version 1 (EnableFilterDesc: one filter or NULL) or 2 (FilterDescCount of them, at most 13,
+ * each type once), with EnableProperty and SourceId, which the callbacks get
+ *
+ * Properties: EVENT_ENABLE_PROPERTY_SID, _TS_ID, _PROCESS_START_KEY and _EVENT_KEY add extended
+ * data to the events; _IGNORE_KEYWORD_0 and _ENABLE_KEYWORD_0 as above. Filters: _SCHEMATIZED (24
+ * to 1024 bytes, which the callbacks get), _PID (up to 8 ULONG, of this process's namespace; ids
+ * that name no process are left out, and an empty list matches nobody), _EXECUTABLE_NAME (UTF-16,
+ * up to 1024 bytes, names separated by ';'), _EVENT_ID (up to 64 ids, in or out).
+ *
+ * Returns ERROR_SUCCESS or
+ *   ERROR_INVALID_PARAMETER        ProviderId is NULL or the null GUID; no session has such a
+ * handle; ControlCode, Version, a property, a filter's type or size are not known or not valid; a
+ * filter type twice ERROR_WMI_INSTANCE_NOT_FOUND   no such session is running ERROR_ACCESS_DENIED
+ * it is another user's session ERROR_NO_SYSTEM_RESOURCES      the provider is enabled by as many
+ * sessions as it may be (8) ERROR_TIMEOUT                  not all callbacks have returned in time;
+ * the wish stays ERROR_NOT_SUPPORTED            the kernel logger; stacks, provider groups and the
+ * other properties and filters that Windows has ERROR_WMI_SERVER_UNAVAILABLE   there is no daemon
+ *   ERROR_NOT_ENOUGH_MEMORY
+ * Any thread, enable callbacks included. */
+ETW_API ULONG WMIAPI EnableTraceEx2(TRACEHANDLE TraceHandle, LPCGUID ProviderId, ULONG ControlCode,
+                                    UCHAR Level, ULONGLONG MatchAnyKeyword,
+                                    ULONGLONG MatchAllKeyword, ULONG Timeout,
+                                    PENABLE_TRACE_PARAMETERS EnableParameters);
+
+/* Windows: evntrace.h EnableTraceEx. EnableTraceEx2 with Timeout 0 and at most one filter;
+ * IsEnabled is a ControlCode; SourceId may be NULL. Returns what it returns. Any thread. */
+ETW_API ULONG WMIAPI EnableTraceEx(LPCGUID ProviderId, LPCGUID SourceId, TRACEHANDLE TraceHandle,
+                                   ULONG IsEnabled, UCHAR Level, ULONGLONG MatchAnyKeyword,
+                                   ULONGLONG MatchAllKeyword, ULONG EnableProperty,
+                                   PEVENT_FILTER_DESCRIPTOR EnableFilterDesc);
+
+/* Windows: evntrace.h EnableTrace. EnableTraceEx2 with Timeout 0: Enable FALSE disables, EnableFlag
+ * is MatchAnyKeyword, EnableLevel (0 to 255) the level. Returns what it returns. Any thread. */
+ETW_API ULONG WMIAPI EnableTrace(ULONG Enable, ULONG EnableFlag, ULONG EnableLevel,
+                                 LPCGUID ControlGuid, TRACEHANDLE TraceHandle);
+
 #ifdef UNICODE
 #define PEVENT_TRACE_BUFFER_CALLBACK PEVENT_TRACE_BUFFER_CALLBACKW
 #define EVENT_TRACE_LOGFILE EVENT_TRACE_LOGFILEW

@@ -34,7 +34,7 @@ result $r 'exported names are those of the version script'
 
 r=0
 while read -r name; do
-    grep -Eq "(WMIAPI|WINAPI|const GUID) $name(\(|;)" "$@" || {
+    grep -Eq "(WMIAPI|WINAPI|EVNTAPI|const GUID) $name(\(|;)|ETW_API extern .*[ *]$name[[;]" "$@" || {
         echo "# no header declares $name"
         r=1
     }
@@ -43,7 +43,7 @@ result $r 'each exported name is declared in a header'
 
 # The other way round: no header promises what is not there.
 r=0
-cat "$@" | tr '\n' ' ' | grep -oE 'ETW_API (extern|[A-Z]+ WINAPI|[A-Z]+ WMIAPI|void)[^;]*;' | sed -E 's/\(.*//; s/;$//; s/.* //' | sort >"$dir/declared"
+cat "$@" | tr '\n' ' ' | grep -oE 'ETW_API (extern|[A-Z]+ WINAPI|[A-Z]+ WMIAPI|[A-Z]+ EVNTAPI|void)[^;]*;' | sed -E 's/\(.*//; s/(\[.*)?;$//; s/.*[ *]//' | sort >"$dir/declared"
 diff "$dir/declared" "$dir/exported" >"$dir/diff" || r=1
 sed 's/^/# /' "$dir/diff"
 result $r 'each declared name is exported'

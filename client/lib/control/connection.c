@@ -68,11 +68,9 @@ int fd_move_up(int fd)
     return up;
 }
 
-static int connection_socket(int *ret_fd)
+int connection_address(struct sockaddr_un *ret)
 {
-    const struct timeval limit = {.tv_sec = ETW_CLIENT_HELLO_MS / 1000};
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
-    _cleanup_close_ int fd = -1;
     const char *path;
     size_t n;
 
@@ -83,7 +81,20 @@ static int connection_socket(int *ret_fd)
     if (n >= sizeof(sa.sun_path))
         return -ENAMETOOLONG;
     memcpy(sa.sun_path, path, n + 1);
+    *ret = sa;
+    return 0;
+}
 
+static int connection_socket(int *ret_fd)
+{
+    const struct timeval limit = {.tv_sec = ETW_CLIENT_HELLO_MS / 1000};
+    _cleanup_close_ int fd = -1;
+    struct sockaddr_un sa;
+    int r;
+
+    r = connection_address(&sa);
+    if (r < 0)
+        return r;
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;

@@ -20,7 +20,7 @@ _Static_assert(EVENT_TRACE_CONTROL_QUERY == ETWD__CONTROL_SESSION__CODE__QUERY &
 
 /* A handle is generation << 16 | id with ids from 1 and 32 bits of generation. One that is none is
  * a mistake of the caller; whether one that could be is running, etwd knows. */
-static bool handle_possible(TRACEHANDLE h)
+bool handle_possible(TRACEHANDLE h)
 {
     return (h & 0xFFFF) != 0 && h >> 48 == 0;
 }

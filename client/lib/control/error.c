@@ -12,7 +12,8 @@
 #include "base/utf16.h"
 #include "base/winerror.h"
 
-static _Thread_local DWORD last_error;
+/* Initial-exec: written in signal handlers too, where a thread's first access must not allocate. */
+static _Thread_local DWORD last_error __attribute__((tls_model("initial-exec")));
 
 DWORD WINAPI GetLastError(void)
 {

@@ -27,6 +27,9 @@ uint32_t code_from_errno(int r);
 
 /* ---- connection.c ---- */
 
+struct sockaddr_un;
+/* Where the daemon is to be found. 0; -ENAMETOOLONG. */
+int connection_address(struct sockaddr_un *ret);
 /* Connects and says hello. 0 and a descriptor; otherwise *ret_code is what the caller gets.
  * -EPROTO: the daemon refused. */
 int connection_open(int *ret_fd, uint32_t *ret_code);
@@ -94,6 +97,11 @@ int name_read(const void *s, bool wide, struct name *ret);
 void name_done(struct name *n);
 #define _cleanup_name_ __attribute__((cleanup(name_done)))
 bool name_is_kernel_logger(const char *utf8);
+
+/* ---- control.c ---- */
+
+/* Whether a session can have this handle. */
+bool handle_possible(TRACEHANDLE h);
 
 /* ---- modes.c ---- */
 
