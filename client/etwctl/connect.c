@@ -37,8 +37,9 @@ void conn_close(struct conn *c)
     *c = CONN_INIT;
 }
 
-/* The reply to request `id`; notifications and late replies to others are passed over. */
-static int wait_reply(struct conn *c, uint64_t id, Etwd__Message **ret)
+/* The reply to one of the requests first to last; other notifications and late replies to others
+ * are passed over. -ERESTART: another etwd serves the connection, which may not know of them. */
+static int wait_reply(struct conn *c, uint64_t first, uint64_t last, Etwd__Message **ret)
 {
     uint64_t end = etw_clock_ns(CLOCK_MONOTONIC) + REPLY_TIMEOUT_MS * 1000000ull;
 
@@ -64,25 +65,43 @@ static int wait_reply(struct conn *c, uint64_t id, Etwd__Message **ret)
             continue;
         if (r < 0)
             return r;
-        if (id == 0 || m->id != id)
+        if (m->id == 0 && m->body_case == ETWD__MESSAGE__BODY_RESTARTED)
+            return -ERESTART;
+        if (m->id < first || m->id > last)
             continue;
         *ret = TAKE_PTR(m);
         return 0;
     }
 }
 
+/* What came since the last call: nothing of it is for the next one. */
+static void pass_over(struct conn *c)
+{
+    for (;;) {
+        _cleanup_message_ Etwd__Message *m = NULL;
+        size_t n_fds;
+        if (wire_receive(c->fd, MSG_DONTWAIT, &m, NULL, 0, &n_fds) < 0)
+            return;
+    }
+}
+
 int conn_call(struct conn *c, Etwd__Message *request, const int *fds, size_t n_fds,
               Etwd__Message **ret_reply)
 {
+    uint64_t first = c->last_id + 1;
     int r;
 
-    request->id = ++c->last_id;
-    do
-        r = wire_send(c->fd, request, fds, n_fds, 0);
-    while (r == -EINTR);
-    if (r < 0)
-        return r;
-    return wait_reply(c, request->id, ret_reply);
+    pass_over(c);
+    do {
+        request->id = ++c->last_id;
+        do
+            r = wire_send(c->fd, request, fds, n_fds, 0);
+        while (r == -EINTR);
+        if (r < 0)
+            return r;
+        r = wait_reply(c, first, request->id, ret_reply);
+    } while (r == -ERESTART);
+    return r;
 }
 
 int conn_open(struct conn *c)

@@ -27,16 +27,21 @@ static const struct verb verbs[] = {
     {"start", verb_start, "NAME -o FILE | --kernel [--flags F,...] -o FILE", "start a session"},
     {"stop", verb_stop, "NAME | --kernel", "stop a session and close its file"},
     {"flush", verb_flush, "NAME | --kernel", "write what a session has in its buffers"},
-    {"record", verb_record, "--kernel [--flags F,...] -o FILE -- COMMAND...",
+    {"record", verb_record, "--kernel | -p PROVIDER -o FILE -- COMMAND...",
      "trace while COMMAND runs"},
+    {"enable", verb_enable, "NAME PROVIDER[:LEVEL[:ANY[:ALL]]]...",
+     "a session wants a provider's events"},
+    {"disable", verb_disable, "NAME PROVIDER...", "it does not want them any more"},
+    {"providers", verb_providers, "[--pid N]", "who has registered, and who enabled them"},
+    {"mark", verb_mark, "TEXT", "write an event with TEXT into the sessions"},
     {"summary", verb_summary, "FILE...", "header, counts and losses of trace files"},
     {"dump", verb_dump, "FILE...", "the events of trace files in time order"},
 };
 
 /* Verbs that a later release brings. */
 static const char *const later_verbs[] = {
-    "providers", "update", "rotate", "snapshot", "convert", "enable", "disable",  "rundown",
-    "mark",      "watch",  "report", "export",   "heap",    "merge",  "manifest", "check",
+    "update", "rotate", "snapshot", "convert", "rundown",  "watch",
+    "report", "export", "heap",     "merge",   "manifest", "check",
 };
 
 static void usage(FILE *to)
@@ -45,7 +50,7 @@ static void usage(FILE *to)
           "Records events of this machine into .etl files and reads such files.\n\n",
           to);
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-        fprintf(to, "  %-8s %-48s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].what);
+        fprintf(to, "  %-9s %-48s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].what);
     fputs("\nEvery verb takes --json, --no-legend and --help. ETWD_SOCKET names another daemon's\n"
           "socket than /run/etwd/control.sock. `summary` and `dump` need no daemon.\n\n"
           "Exit codes: 0 done, 1 error, 2 wrong usage, 3 daemon not reachable, 4 done but events\n"

@@ -236,7 +236,7 @@ int verb_record(int argc, char **argv)
     _cleanup_conn_ struct conn c = CONN_INIT;
     _cleanup_message_ Etwd__Message *reply = NULL;
     _cleanup_close_ int sfd = -1;
-    struct start_options s = {.bound = true};
+    _cleanup_start_options_ struct start_options s = {.bound = true};
     struct command cmd = {.go = -1, .failed = -1, .pidfd = -1};
     sigset_t ends, before;
     int opt, r;
@@ -249,14 +249,20 @@ int verb_record(int argc, char **argv)
         say("record: the COMMAND to trace is missing");
         return usage_error(argv[0]);
     }
-    if (!s.kernel) {
-        say("record: nothing to record: --kernel is wanted");
+    if (!s.kernel && s.providers.n == 0) {
+        say("record: nothing to record: --kernel or -p PROVIDER is wanted");
         return usage_error(argv[0]);
     }
+    char name[32];
+    (void) snprintf(name, sizeof(name), "etwctl-record-%d", (int) getpid());
+    if (!s.kernel)
+        s.name = name;
     r = start_options_check(&s, argv[0]);
     if (r != EXIT_OK)
         return r;
     r = conn_open_or_say(&c);
+    if (r == EXIT_OK)
+        r = provider_args_resolve(&s.providers, argv[0], &c);
     if (r != EXIT_OK)
         return r;
 

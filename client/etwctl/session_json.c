@@ -168,9 +168,27 @@ struct json_object *session_json(const Etwd__Session *s)
     json_object_object_add(o, "real_time_buffers_lost", json_u64(s->real_time_buffers_lost));
     json_object_object_add(o, "enable_flags", flags_json(p->enable_flags));
     json_object_object_add(o, "inert_flags", flags_json(s->inert_flags));
-    /* no provider can be enabled in a session yet: the kernel's events go by enable_flags */
     json_object_object_add(o, "providers", json_object_new_array());
     return o;
+}
+
+int session_json_all(struct conn *c, const Etwd__Session *s, struct json_object **ret)
+{
+    struct json_object *o = session_json(s), *providers = NULL;
+    int r;
+
+    if (!o) {
+        say("not enough memory");
+        return EXIT_ERROR;
+    }
+    r = session_providers_json(c, s->handle, &providers);
+    if (r != EXIT_OK) {
+        json_object_put(o);
+        return r;
+    }
+    json_object_object_add(o, "providers", providers);
+    *ret = o;
+    return EXIT_OK;
 }
 
 void session_say_result(const Etwd__Session *s)

@@ -154,6 +154,7 @@ static int print_json(struct out *o, struct json_object *doc)
 }
 
 struct listing {
+    struct conn *conn;
     struct json_object *array;
     struct table *table;
 };
@@ -172,7 +173,7 @@ static int list_one(const Etwd__Session *s, void *userdata)
             say("not enough memory");
             return EXIT_ERROR;
         }
-        return 0;
+        return 0; /* its providers: after the pages, see list_providers() */
     }
     if (table_cell(l->table, "%s", s->properties->name) < 0 ||
         table_cell(l->table, "0x%llx", (unsigned long long) s->handle) < 0 ||
@@ -186,6 +187,21 @@ static int list_one(const Etwd__Session *s, void *userdata)
         return EXIT_ERROR;
     }
     return 0;
+}
+
+/* A session that ended meanwhile has none. */
+static int list_providers(struct listing *l)
+{
+    for (size_t i = 0; l->array && i < json_object_array_length(l->array); i++) {
+        struct json_object *o = json_object_array_get_idx(l->array, i), *handle, *providers = NULL;
+        if (!json_object_object_get_ex(o, "handle", &handle))
+            continue;
+        int r = session_providers_json(l->conn, json_object_get_uint64(handle), &providers);
+        if (r != EXIT_OK)
+            return r;
+        json_object_object_add(o, "providers", providers);
+    }
+    return EXIT_OK;
 }
 
 int verb_list(int argc, char **argv)
@@ -213,7 +229,10 @@ int verb_list(int argc, char **argv)
         say("not enough memory");
         return EXIT_ERROR;
     }
+    l.conn = &c;
     r = session_each(&c, list_one, &l);
+    if (r == EXIT_OK)
+        r = list_providers(&l);
     if (r != EXIT_OK) {
         json_object_put(l.array);
         table_free(l.table);
@@ -325,12 +344,25 @@ static int control_verb(int argc, char **argv, Etwd__ControlSession__Code code)
         say("not enough memory");
         return EXIT_ERROR;
     }
-    if (opts.json)
-        r = print_json(&o, session_json(s));
-    else {
-        if (code == ETWD__CONTROL_SESSION__CODE__QUERY && s->properties)
+    bool ended = code == ETWD__CONTROL_SESSION__CODE__STOP;
+    if (opts.json) {
+        struct json_object *doc = NULL;
+        if (ended)
+            doc = session_json(s);
+        else
+            r = session_json_all(&c, s, &doc);
+        if (r != EXIT_OK) {
+            (void) out_done(&o);
+            return r;
+        }
+        r = print_json(&o, doc);
+    } else {
+        if (code == ETWD__CONTROL_SESSION__CODE__QUERY && s->properties) {
             show_text(&o, s);
-        r = out_done(&o);
+            r = session_providers_text(&c, s->handle, &o);
+        }
+        int written = out_done(&o);
+        r = r != EXIT_OK ? r : written;
         if (code == ETWD__CONTROL_SESSION__CODE__STOP)
             session_say_result(s);
     }

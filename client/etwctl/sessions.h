@@ -10,6 +10,7 @@
 
 #include "connect.h"
 #include "output.h"
+#include "providers.h"
 
 #define KERNEL_SESSION "NT Kernel Logger"
 
@@ -32,7 +33,14 @@ struct start_options {
     uint32_t flush_timer_s;
     bool json;
     bool no_legend;
+    struct provider_args providers;
 };
+
+static inline void start_options_done(struct start_options *s)
+{
+    provider_args_clear(&s->providers);
+}
+#define _cleanup_start_options_ __attribute__((cleanup(start_options_done)))
 
 /* Options common to `start` and `record`: long options for getopt_long. */
 #define OPT_START 0x200
@@ -59,8 +67,11 @@ int session_each(struct conn *c, int (*each)(const Etwd__Session *s, void *userd
                  void *userdata);
 
 uint64_t session_events_lost(const Etwd__Session *s);
-/* The object of `show --json`; NULL without memory. */
+/* The object of `stop --json`: of a session that has ended, which has no providers any more; NULL
+ * without memory. */
 struct json_object *session_json(const Etwd__Session *s);
+/* The same with its providers, of one that runs. EXIT_OK, or an exit code after a message. */
+int session_json_all(struct conn *c, const Etwd__Session *s, struct json_object **ret);
 /* "sequential,real_time" for people. `buf` takes any mode. */
 #define SESSION_MODES_MAX 512
 const char *session_modes(uint32_t modes, char buf[SESSION_MODES_MAX]);

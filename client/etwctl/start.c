@@ -180,6 +180,8 @@ static void start_help(const char *verb)
            "  -o, --output FILE        the .etl file; an existing one is overwritten\n"
            "      --kernel             the kernel logger, session '%s'\n"
            "      --flags F,...        its events: names or 0xHEX (default %s)\n"
+           "  -p, --provider P         PROVIDER[:LEVEL[:ANY[:ALL]]]: events of programs; may be\n"
+           "                           repeated; see `etwctl enable --help`\n"
            "      --mode sequential    how the file is written\n"
            "      --real-time          also for consumers that read along\n"
            "      --buffer-size K      of one buffer, in KiB or with K, M (default 64K)\n"
@@ -188,7 +190,8 @@ static void start_help(const char *verb)
            "      --flush-timer T      write buffers at least this often\n"
            "      --clock qpc          the clock of the time stamps\n",
            verb,
-           record ? "--kernel -o FILE -- COMMAND [ARGUMENT]..." : "NAME -o FILE | --kernel -o FILE",
+           record ? "--kernel | -p PROVIDER -o FILE -- COMMAND [ARGUMENT]..."
+                  : "NAME -o FILE | --kernel -o FILE",
            KERNEL_SESSION, DEFAULT_FLAGS);
     if (record)
         printf("      --strict             exit 4 when events were lost\n"
@@ -253,7 +256,7 @@ bool start_option(struct start_options *s, const char *verb, int opt, const char
         r = take_value(s, verb, opt, arg);
         break;
     case 'p':
-        r = not_yet(verb, "-p (events of programs' providers)");
+        r = provider_args_add(&s->providers, verb, arg);
         break;
     case OPT_STACKS:
         r = not_yet(verb, "--stacks (call stacks)");
@@ -288,6 +291,11 @@ int start_options_check(struct start_options *s, const char *verb)
 
     if (s->has_flags && !s->kernel) {
         say("%s: --flags belongs to --kernel", verb);
+        return usage_error(verb);
+    }
+    if (s->kernel && s->providers.n > 0) {
+        say("%s: the kernel logger takes the kernel's events alone: start another session for -p",
+            verb);
         return usage_error(verb);
     }
     if (s->kernel && !s->has_flags) {
@@ -483,15 +491,27 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
         say("%s: etwd's reply is not what was asked for", subject);
         return EXIT_ERROR;
     }
+    r = providers_enable(c, s->name, &s->providers, NULL);
+    if (r != EXIT_OK) {
+        _cleanup_message_ Etwd__Message *end = NULL;
+        (void) session_control(c, s->name, ETWD__CONTROL_SESSION__CODE__STOP, &end);
+        if (created)
+            unlink_made(path, fd);
+        return r;
+    }
     *ret_reply = TAKE_PTR(reply);
     return EXIT_OK;
 }
 
-static int print_session(const Etwd__Session *s)
+static int print_session(struct conn *c, const Etwd__Session *s)
 {
-    struct json_object *o = session_json(s);
+    struct json_object *o = NULL;
     struct out out;
+    int r;
 
+    r = session_json_all(c, s, &o);
+    if (r != EXIT_OK)
+        return r;
     if (!o || out_init(&out, STDOUT_FILENO) < 0) {
         json_object_put(o);
         say("not enough memory");
@@ -535,7 +555,7 @@ int verb_start(int argc, char **argv)
 {
     _cleanup_conn_ struct conn c = CONN_INIT;
     _cleanup_message_ Etwd__Message *reply = NULL;
-    struct start_options s = {0};
+    _cleanup_start_options_ struct start_options s = {0};
     sigset_t ends;
     int opt, r;
 
@@ -563,13 +583,14 @@ int verb_start(int argc, char **argv)
         (void) sigprocmask(SIG_BLOCK, &ends, NULL);
 
     r = conn_open_or_say(&c);
-    if (r != EXIT_OK)
-        return r;
-    r = session_start(&c, &s, &reply);
+    if (r == EXIT_OK)
+        r = provider_args_resolve(&s.providers, argv[0], &c);
+    if (r == EXIT_OK)
+        r = session_start(&c, &s, &reply);
     if (r != EXIT_OK)
         return r;
     if (s.json) {
-        r = print_session(reply->session_reply->session);
+        r = print_session(&c, reply->session_reply->session);
         if (r != EXIT_OK)
             return r;
     }
