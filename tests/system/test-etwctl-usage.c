@@ -121,9 +121,8 @@ START_TEST(what_is_not_there_yet)
 {
     static const struct call calls[] = {
         {1, "'watch': not there yet", {"watch", "x"}},
-        {1, "'providers': not there yet", {"providers"}},
+        {1, "'snapshot': not there yet", {"snapshot", "x", "-o", "b"}},
         {1, "'merge': not there yet", {"merge", "a", "-o", "b"}},
-        {1, "-p (events of programs", {"start", "x", "-p", "{guid}", "-o", "x.etl"}},
         {1, "--stacks", {"start", "--kernel", "--stacks", "cswitch", "-o", "x.etl"}},
         {1,
          "--profile-interval",
@@ -155,6 +154,11 @@ START_TEST(nobody_there)
         {3, path, {"show", "x"}},
         {3, path, {"stop", "x"}},
         {3, path, {"flush", "--kernel"}},
+        {3, path, {"enable", "x", "*Name"}},
+        {3, path, {"disable", "x", "*Name"}},
+        {3, path, {"providers"}},
+        {3, path, {"mark", "text"}},
+        {3, path, {"record", "-p", "*Name", "-o", file, "--", "true"}},
         {3, "systemctl start etwd", {"start", "x", "-o", file}},
         {3, "ETWD_SOCKET", {"record", "--kernel", "-o", file, "--", "true"}},
         {3, NULL, {"doctor"}},
