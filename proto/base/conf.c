@@ -90,6 +90,8 @@ int etw_conf_set(struct etw_conf *conf, const char *assignment, const char **ret
     }
     if (value < k->min || value > k->max)
         return fail(-ERANGE, k->range, ret_reason);
+    if (conf_field(conf, k) == &conf->ring_size_kb && (value & (value - 1)) != 0)
+        return fail(-ERANGE, "RingSizeKB must be a power of two", ret_reason);
     *conf_field(conf, k) = value;
     return 0;
 }

@@ -97,7 +97,7 @@
 /* /proc/PID/mountinfo: 100 000 mounts of 160 bytes. */
 #define ETW_MOUNTINFO_MAX (16 * 1024 * 1024)
 
-/* etwd's priority where it is started by root: a ring of 256 KiB is full in 8 ms at 250 000 events
+/* etwd's priority where it is started by root: a ring of 512 KiB is full in 16 ms at 250 000 events
  * a second, and two threads that never rest keep a third at the same priority waiting for longer.
  */
 #define ETWD_NICE (-10)
@@ -188,12 +188,10 @@
     CONF(MaxSessionsPerProvider, max_sessions_per_provider, 8, 1, 32, "ETW's limit")               \
     CONF(ArenaMemoryMB, arena_memory_mb, 1024, 1, 1048576,                                         \
          "per uid: rings that have memory; a process takes two at first")                          \
-    CONF(RingSizeKB, ring_size_kb, 256, 4, 16384,                                                  \
-         "of one thread, a power of two: 256 KiB hold the largest event and 2 ms at a million "    \
-         "events a second")                                                                        \
-    CONF(                                                                                          \
-        FastClock, fast_clock, 0, 0, 1,                                                            \
-        "1: providers stamp by the processor's time stamp counter while it agrees with the clock") \
+    CONF(RingSizeKB, ring_size_kb, 512, 4, 16384,                                                  \
+         "of one thread, a power of two: a burst of 3500 events, or 4 ms at a million a second")   \
+    CONF(FastClock, fast_clock, 0, 0, 1,                                                           \
+         "1: providers stamp by the time stamp counter while it agrees with the clock")            \
     CONF(FdStoreMax, fd_store_max, 10000, 16, 1000000,                                             \
          "descriptors in the service manager's store, three a process and two a session: not "     \
          "above its own FileDescriptorStoreMax=, beyond which it drops them silently")             \

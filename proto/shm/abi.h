@@ -97,7 +97,7 @@ enum shm_record_flags {
 /* ---- arena ---- */
 
 #define SHM_RINGS_PER_ARENA 16u
-#define SHM_RING_SIZE_DEFAULT (256u << 10)
+#define SHM_RING_SIZE_DEFAULT (512u << 10)
 #define SHM_RING_SIZE_MIN (4u << 10)
 #define SHM_RING_SIZE_MAX (16u << 20)
 #define SHM_SLOTS_MAX 32u

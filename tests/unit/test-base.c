@@ -378,6 +378,9 @@ START_TEST(conf_keys)
     ck_assert_str_eq(reason, "MaxSessions must be between 1 and 4096");
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=0", NULL), -ERANGE);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=99999999999999999999999", NULL), -ERANGE);
+    ck_assert_int_eq(etw_conf_set(&conf, "RingSizeKB=8", NULL), 0);
+    ck_assert_int_eq(etw_conf_set(&conf, "RingSizeKB=5", NULL), -ERANGE);
+    ck_assert_uint_eq(conf.ring_size_kb, 8);
     ck_assert_int_eq(etw_conf_set(&conf, "FastClock=yes", &reason), 0);
     ck_assert_uint_eq(conf.fast_clock, 1);
     ck_assert_int_eq(etw_conf_set(&conf, "FastClock=off", &reason), 0);
