@@ -127,9 +127,9 @@ START_TEST(million_a_second)
         provider_end(&p);
         elapsed = p.page->elapsed_ns;
         c = settle((const struct provider *[]){&p}, 1);
-        fprintf(stderr, "%lld events in %.2f s: %.0f a second, %llu lost\n",
-                (long long) (4 * count), (double) elapsed / 1e9,
-                (double) (4 * count) * 1e9 / (double) elapsed, (unsigned long long) c.lost);
+        fprintf(stderr, "%lld events in %.2f s: %.0f a second, %llu lost\n", 4LL * count,
+                (double) elapsed / 1e9, (double) (4 * count) * 1e9 / (double) elapsed,
+                (unsigned long long) c.lost);
         ck_assert_uint_eq(provider_attempts(&p), 4 * (uint64_t) count);
         provider_free(&p);
         if (c.lost == 0) {
