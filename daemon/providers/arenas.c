@@ -310,6 +310,9 @@ int provider_more_rings(struct provider_process *pp)
     }
     if (++pp->calls > ETWD_PROCESS_CALLS_PER_S)
         return -EBUSY;
+    /* Rings that were given back can be claimed again once they are read. They may be far from half
+     * full, so that nobody wakes us for them. */
+    ring_set_wake(pp->rings);
     /* Who asks found all of them taken, and is perhaps not the only one. */
     return rings_give(pp, rings_wanted(pp, 4));
 }

@@ -235,6 +235,7 @@ struct pair {
 
 struct thread_ids {
     pid_t pid;
+    uint32_t leader; /* what the process calls its first thread; 0: not known */
     struct pair *pairs;
     size_t n;
     uint64_t looked; /* when */
@@ -246,6 +247,13 @@ int thread_ids_new(pid_t pid, struct thread_ids **ret)
     if (!t)
         return -ENOMEM;
     t->pid = pid;
+    /* Known while it lives: the events of a program that is gone in a moment are its first thread's
+     * mostly. */
+    char path[64];
+    uint32_t ours, theirs;
+    (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) pid);
+    if (nspid_read(path, &ours, &theirs) > 0)
+        t->leader = theirs;
     *ret = t;
     return 0;
 }
@@ -298,6 +306,8 @@ static uint32_t pairs_find(const struct thread_ids *t, uint32_t theirs)
 
 uint32_t thread_ids_find(struct thread_ids *t, uint32_t theirs)
 {
+    if (theirs != 0 && theirs == t->leader)
+        return (uint32_t) t->pid;
     /* A number may have been given to another thread since; one that we find is confirmed. */
     uint32_t ours = pairs_find(t, theirs);
     if (ours != 0) {

@@ -34,7 +34,7 @@ result $r 'exported names are those of the version script'
 
 r=0
 while read -r name; do
-    grep -Eq "(WMIAPI|WINAPI|EVNTAPI|const GUID) $name(\(|;)|ETW_API extern .*[ *]$name[[;]" "$@" || {
+    grep -Eq "(WMIAPI|WINAPI|EVNTAPI|const GUID) $name(\(|;)|ETW_API extern .*[ *]${name}[[;]" "$@" || {
         echo "# no header declares $name"
         r=1
     }

@@ -19,6 +19,10 @@
 static struct etw_enable_line chunk[ETW_ENABLE_CHUNK_LINES];
 static char *text;
 static char provider[256];
+/* Of the last event; the first two lie in the program's constant data. */
+static const uint8_t *traits, *metadata;
+static size_t traits_size, metadata_size, payload_size;
+static uint8_t payload[65536];
 
 void capture_enable(int on, unsigned char level, unsigned long long any)
 {
@@ -134,7 +138,6 @@ static void put_event(FILE *f, struct etl_tl *tl)
 ULONG capture_write(REGHANDLE handle, PCEVENT_DESCRIPTOR event, LPCGUID activity, LPCGUID related,
                     ULONG n, PEVENT_DATA_DESCRIPTOR data)
 {
-    static uint8_t payload[65536];
     size_t size = 0, length;
     struct etl_tl tl;
 
@@ -150,9 +153,12 @@ ULONG capture_write(REGHANDLE handle, PCEVENT_DESCRIPTOR event, LPCGUID activity
             memcpy(payload + size, (const void *) (uintptr_t) data[i].Ptr, data[i].Size);
         size += data[i].Size;
     }
-    ck_assert_int_eq(
-        etl_tl_init(&tl, (const void *) (uintptr_t) data[1].Ptr, data[1].Size, payload, size, 8),
-        0);
+    traits = (const uint8_t *) (uintptr_t) data[0].Ptr;
+    traits_size = data[0].Size;
+    metadata = (const uint8_t *) (uintptr_t) data[1].Ptr;
+    metadata_size = data[1].Size;
+    payload_size = size;
+    ck_assert_int_eq(etl_tl_init(&tl, metadata, metadata_size, payload, size, 8), 0);
     free(text);
     FILE *f = open_memstream(&text, &length);
     fprintf(f, "%.*s l%u k%" PRIx64 " o%u c%u t%x", (int) tl.event_name_len, tl.event_name,
@@ -173,6 +179,63 @@ ULONG capture_write_ex(REGHANDLE handle, PCEVENT_DESCRIPTOR event, ULONG64 filte
     ck_assert_uint_eq(filter, 6);
     ck_assert_uint_eq(flags, 1);
     return capture_write(handle, event, activity, related, n, data);
+}
+
+static void expect(const char *file, int line, const char *what, const void *got, size_t got_size,
+                   const void *want, size_t size)
+{
+    const uint8_t *a = got, *b = want;
+
+    ck_assert_msg(got_size == size, "%s:%d: %s: %zu bytes instead of %zu", file, line, what,
+                  got_size, size);
+    for (size_t i = 0; i < size; i++)
+        ck_assert_msg(a[i] == b[i], "%s:%d: %s: byte %zu is 0x%02x instead of 0x%02x", file, line,
+                      what, i, a[i], b[i]);
+}
+
+void capture_expect_bytes(const char *file, int line, const void *want, size_t want_size,
+                          const void *data, size_t size)
+{
+    ck_assert_msg(text != NULL, "%s:%d: nothing was written", file, line);
+    expect(file, line, "description", metadata, metadata_size, want, want_size);
+    expect(file, line, "data", payload, payload_size, data, size);
+}
+
+void capture_expect_traits(const char *file, int line, const void *want, size_t size)
+{
+    expect(file, line, "traits", traits, traits_size, want, size);
+}
+
+static size_t put_type(uint8_t *p, unsigned in, unsigned out)
+{
+    p[0] = (uint8_t) (in | (out ? 0x80u : 0));
+    if (out)
+        p[1] = (uint8_t) out;
+    return out ? 2 : 1;
+}
+
+void capture_expect_arrays(const char *file, int line, unsigned in, unsigned out, const void *two,
+                           size_t size)
+{
+    static const uint8_t head[] = {0, 0, 0, 'A', 0, 'v', 0}, second[] = {'f', 0}, count[] = {2, 0};
+    uint8_t want[32], data[2 + 64];
+    size_t n = sizeof(head);
+
+    memcpy(want, head, sizeof(head));
+    n += put_type(want + n, in | 0x40, out);
+    memcpy(want + n, second, sizeof(second));
+    n += sizeof(second);
+    n += put_type(want + n, in | 0x20, out);
+    memcpy(want + n, count, sizeof(count));
+    n += sizeof(count);
+    want[0] = (uint8_t) n;
+    ck_assert_uint_le(size, 32);
+    memcpy(data, count, sizeof(count));
+    memcpy(data + 2, two, size);
+    memcpy(data + 2 + size, two, size);
+    capture_expect_bytes(file, line, want, n, data, 2 + 2 * size);
+    free(text);
+    text = NULL;
 }
 
 void capture_expect(const char *file, int line, const char *want)

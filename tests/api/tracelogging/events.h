@@ -196,6 +196,8 @@ static void evaluation(void)
         capture_expect(__FILE__, __LINE__, "enabled, and nothing evaluated");
 }
 
+#include "fields.h"
+
 void RUN(void);
 void RUN(void)
 {
@@ -217,6 +219,10 @@ void RUN(void)
     automatic();
     options();
     evaluation();
+    every_array();
+    tags();
+    by_hand();
+    many();
     TraceLoggingUnregister(prov);
     TraceLoggingUnregister(prov);
     TraceLoggingWrite(prov, "Unregistered", TraceLoggingInt32(1, "a"));
