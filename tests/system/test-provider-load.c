@@ -236,7 +236,7 @@ START_TEST(stopped_writers_on_one_processor)
     provider_start(&p, "guid=5", "threads=64", "count=0", "cpu=0");
     provider_wait_ready(&p, 64);
     for (int i = 0; i < stops; i++) {
-        usleep((useconds_t) random_below(20000));
+        usleep((useconds_t) random_below(8000));
         ck_assert_int_eq(kill(p.pid, SIGSTOP), 0);
         usleep((useconds_t) random_below(i % 2 ? 300000 : 20000));
         ck_assert_int_eq(kill(p.pid, SIGCONT), 0);

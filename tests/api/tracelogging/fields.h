@@ -76,7 +76,7 @@ static void tags(void)
                       TraceLoggingUInt8FixedArray(two, 2, "c", "", 0x0FFFFFFF),
                       TraceLoggingStruct(1, "d", "", 0x00200000),
                       TraceLoggingValue((char) 'x', "e", "", 0x00200000));
-    BYTES("\x30\0\0T\0"
+    BYTES("\x24\0\0T\0"
           "a\0\x84\x80\x01"
           "b\0\x84\x84\x80\x01"
           "c\0\xA4\x80\xFF\xFF\xFF\x7F\x02\0"
@@ -122,15 +122,16 @@ static void by_hand(void)
         TraceLoggingPackedFieldEx("\2\0a\0b", 6, TlgInANSISTRING | TlgInVcount, TlgOutUTF8, "b"),
         TraceLoggingPackedDataEx("c", 1, EVENT_DATA_DESCRIPTOR_TYPE_NONE),
         TraceLoggingPackedStruct(1, "d"), TraceLoggingPackedMetadata(TlgInINT8, "e"),
-        TraceLoggingStructArray(1, "f"), TraceLoggingUInt8(2, "g"));
-    BYTES("\x1E\0\0H\0"
+        TraceLoggingPackedData("\1\0", 2), TraceLoggingStructArray(1, "f"),
+        TraceLoggingUInt8(2, "g"));
+    BYTES("\x1F\0\0H\0"
           "a\0\x62\3\0\7\x08\x09"
           "b\0\xC2\x23"
           "d\0\x98\1"
           "e\0\x03"
           "f\0\xD8\1"
           "g\0\x04",
-          "\3\0xyz\2\0a\0b\0c\2");
+          "\3\0xyz\2\0a\0b\0c\1\0\2");
 }
 
 #define FIELDS_3 TraceLoggingUInt8(1, "f"), TraceLoggingUInt8(2, "f"), TraceLoggingUInt8(3, "f")
