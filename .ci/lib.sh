@@ -87,7 +87,8 @@ configure() {
 }
 
 # run_suites FOLDER ARGUMENT...: meson test, then counts in `passed` and `failed`. Returns the
-# verdict; prints what failed and what was skipped and why.
+# verdict; prints what failed and what was skipped and why, what failed also into the file $failures
+# where that is set.
 run_suites() {
     local folder=$1 status=0 counts
     shift
@@ -101,6 +102,7 @@ run_suites() {
         failed=1
     else
         printf '%s\n' "$counts" | sed '$d'
+        [ -z "${failures:-}" ] || printf '%s\n' "$counts" | sed -n '$d; / said: /p; /^failed: /p' >>"$failures"
         read -r passed failed < <(printf '%s\n' "$counts" | tail -n 1)
     fi
     if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
