@@ -150,8 +150,8 @@ static VOID WINAPI on_event(PEVENT_RECORD record)
         stop_reading(d);
 }
 
-/* The header of a file: its clock, and whether it is all there. EXIT_OK, EXIT_LOSS after a remark,
- * or another code after a message. */
+/* What a file says of itself: its clock, whether it is all there, its events' descriptions.
+ * EXIT_OK, EXIT_LOSS after a remark, or another code after a message. */
 static int read_header(const char *path, struct trace_state *t)
 {
     _cleanup_close_ int fd = -1;
@@ -175,6 +175,7 @@ static int read_header(const char *path, struct trace_state *t)
             say("%s: incomplete: %s", path, why);
         if (lost)
             say("%s: %u events and %u buffers were lost", path, lf->events_lost, lf->buffers_lost);
+        schemas_learn(f);
     }
     etl_file_free(f);
     if (r == -EBADMSG || r == -ENODATA) {
@@ -250,8 +251,6 @@ static int run(struct dump *d, const struct moments *m, char **paths)
             result = EXIT_LOSS;
     }
     resolve_moments(d, m);
-    for (size_t i = 0; i < d->n_files; i++)
-        schemas_learn(paths[i]);
     code = open_traces(d);
     if (code != EXIT_OK)
         return code;

@@ -393,3 +393,17 @@ void out_json(struct out *o, struct json_object *doc)
     }
     out_char(o, '\n');
 }
+
+int print_json(struct json_object *doc)
+{
+    struct out o;
+
+    if (!doc || out_init(&o, STDOUT_FILENO) < 0) {
+        json_object_put(doc);
+        say("not enough memory");
+        return EXIT_ERROR;
+    }
+    out_json(&o, doc);
+    json_object_put(doc);
+    return out_done(&o);
+}

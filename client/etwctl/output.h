@@ -64,6 +64,9 @@ void out_escaped_utf16(struct out *o, const void *s, size_t bytes, char quote);
 /* A whole JSON document of json-c, as one line; control characters that JSON lets pass (DEL, C1,
  * direction overrides) are escaped too. */
 void out_json(struct out *o, struct json_object *doc);
+/* The same as all that a verb prints. Takes doc; NULL: there was no memory for it. EXIT_OK, or an
+ * exit code after a message. */
+int print_json(struct json_object *doc);
 
 /* A JSON string of text that may not be UTF-8: invalid bytes become U+FFFD. NULL gives null. */
 struct json_object *json_text(const char *s);

@@ -265,6 +265,15 @@ static void enable_help(const char *verb)
         "      --not-event-id N,...  all but these events\n");
 }
 
+/* What became of it. */
+static int print_session(struct conn *c, const char *name)
+{
+    _cleanup_message_ Etwd__Message *reply = NULL;
+    int r = session_control(c, name, ETWD__CONTROL_SESSION__CODE__QUERY, &reply);
+
+    return r == EXIT_OK ? session_print_json(c, reply->session_reply->session) : r;
+}
+
 static int enable_verb(int argc, char **argv, bool on)
 {
     static const struct option options[] = {
@@ -278,7 +287,7 @@ static int enable_verb(int argc, char **argv, bool on)
     _cleanup_enable_options_ struct enable_options o = {0};
     _cleanup_conn_ struct conn c = CONN_INIT;
     struct provider_args list = {0};
-    bool in = false, out = false;
+    bool in = false, out = false, json = false;
     int opt, r = 0;
 
     while ((opt = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
@@ -287,8 +296,10 @@ static int enable_verb(int argc, char **argv, bool on)
             return usage_error(argv[0]);
         }
         switch (opt) {
-        case OPT_JSON: /* there is nothing to print */
-        case OPT_NO_LEGEND:
+        case OPT_JSON:
+            json = true;
+            break;
+        case OPT_NO_LEGEND: /* there is none */
             break;
         case OPT_PID:
             r = number_list_add(&o.pids, optarg);
@@ -337,7 +348,7 @@ static int enable_verb(int argc, char **argv, bool on)
         r = on ? providers_enable(&c, argv[optind], &list, &o.filters)
                : providers_disable(&c, argv[optind], &list);
     provider_args_clear(&list);
-    return r;
+    return r == EXIT_OK && json ? print_session(&c, argv[optind]) : r;
 }
 
 int verb_enable(int argc, char **argv)
@@ -352,6 +363,15 @@ int verb_disable(int argc, char **argv)
 
 /* ---- mark ---- */
 
+static struct json_object *mark_json(const char *text)
+{
+    struct json_object *o = json_object_new_object();
+
+    if (o)
+        json_object_object_add(o, "text", json_text(text));
+    return o;
+}
+
 int verb_mark(int argc, char **argv)
 {
     static const struct option options[] = {COMMON_OPTIONS, {0}};
@@ -359,12 +379,15 @@ int verb_mark(int argc, char **argv)
     _cleanup_conn_ struct conn c = CONN_INIT;
     Etwd__Message m = ETWD__MESSAGE__INIT;
     Etwd__Mark mark = ETWD__MARK__INIT;
+    bool json = false;
     int opt, r;
 
     while ((opt = getopt_long(argc, argv, "h", options, NULL)) >= 0)
         switch (opt) {
         case OPT_JSON:
-        case OPT_NO_LEGEND:
+            json = true;
+            break;
+        case OPT_NO_LEGEND: /* there is none */
             break;
         case OPT_HELP:
         case 'h':
@@ -387,5 +410,7 @@ int verb_mark(int argc, char **argv)
     r = conn_call(&c, &m, NULL, 0, &reply);
     if (r < 0)
         return conn_explain(&c, r);
-    return reply->status ? reply_explain("mark", reply) : EXIT_OK;
+    if (reply->status)
+        return reply_explain("mark", reply);
+    return json ? print_json(mark_json(argv[optind])) : EXIT_OK;
 }

@@ -180,16 +180,7 @@ static int finish(struct conn *c, const struct start_options *s)
     const Etwd__Session *session = reply->session_reply->session;
     session_say_result(session);
     if (s->json) {
-        struct json_object *o = session_json(session);
-        struct out out;
-        if (!o || out_init(&out, STDOUT_FILENO) < 0) {
-            json_object_put(o);
-            say("not enough memory");
-            return EXIT_ERROR;
-        }
-        out_json(&out, o);
-        json_object_put(o);
-        r = out_done(&out);
+        r = print_json(session_json(session));
         if (r != EXIT_OK)
             return r;
     }

@@ -75,15 +75,13 @@ static char *text_at(const TRACE_EVENT_INFO *info, ULONG offset)
     return s;
 }
 
-/* Its own name, else task and opcode. */
+/* Manifests give events no names of their own: task and opcode. */
 static char *event_name(const TRACE_EVENT_INFO *info)
 {
     _cleanup_free_ char *task = text_at(info, info->TaskNameOffset);
     _cleanup_free_ char *opcode = text_at(info, info->OpcodeNameOffset);
     char *name = NULL;
 
-    if (info->DecodingSource == DecodingSourceTlg)
-        return text_at(info, info->EventNameOffset);
     if (!task || !*task)
         return NULL;
     if (!opcode || !*opcode || info->EventDescriptor.Opcode == 0)

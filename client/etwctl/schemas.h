@@ -12,11 +12,12 @@
 #include <tdh.h>
 
 struct emitter;
+struct etl_file;
 struct schema;
 
 /* Takes the manifests and descriptions that a file brings: from its beginning and its end, where
  * providers and merges write them. Errors are of no interest: the events come in hex then. */
-void schemas_learn(const char *path);
+void schemas_learn(struct etl_file *f);
 /* The description of an event's id and version; NULL: nobody knows. Cached. */
 const struct schema *schemas_of(const EVENT_RECORD *r);
 void schemas_clear(void);

@@ -11,10 +11,6 @@
 #include "decode.h"
 #include "schemas_internal.h"
 
-/* As readers of self-describing events bound themselves. */
-#define DEPTH_MAX 8
-#define STEPS_MAX 200000u
-
 struct walk {
     struct emitter *em;
     const struct schema *s;
@@ -203,10 +199,10 @@ static int emit_element(struct walk *w, ULONG index, unsigned depth)
     USHORT used = 0;
     int r = 0;
 
-    if (++w->steps > STEPS_MAX)
+    if (++w->steps > ETL_TL_TOKENS_MAX)
         return -EBADMSG;
     if (p->Flags & PropertyStruct) {
-        if (depth == DEPTH_MAX)
+        if (depth == ETL_TL_DEPTH_MAX)
             return -EBADMSG;
         emit_begin(w->em, '{');
         for (ULONG m = 0; m < p->structType.NumOfStructMembers && r == 0; m++)

@@ -4,20 +4,15 @@
  * whole; TRACE_EVENT_INFO and EVENT_MAP_INFO that a merge put in are checked and kept here. One
  * thread.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/limits.h"
 #include "etl/file.h"
 #include "schemas_internal.h"
 
 /* Providers write their manifests when they are enabled and disabled; merges at the end. */
 #define EDGE_BYTES (64u << 20)
-/* The largest one that libtdh takes. */
-#define MANIFEST_MAX (32u << 20)
 #define CHUNK_HEADER 8u
 #define CHUNK_MAGIC 0x5Bu
 #define MANIFEST_EVENT 0xFFFEu
@@ -93,7 +88,7 @@ static void take_chunk(const struct etl_event *e)
         p->chunks = total;
     }
     size_t more = e->data_size - CHUNK_HEADER;
-    if (number != p->next || total != p->chunks || p->size + more > MANIFEST_MAX)
+    if (number != p->next || total != p->chunks || p->size + more > ETW_MANIFEST_MAX)
         return;
     uint8_t *data = realloc(p->data, p->size + more);
     if (!data)
@@ -147,9 +142,7 @@ static bool info_valid(const TRACE_EVENT_INFO *info, size_t size)
         return false;
     if (!text_valid(data, size, info->ProviderNameOffset) ||
         !text_valid(data, size, info->TaskNameOffset) ||
-        !text_valid(data, size, info->OpcodeNameOffset) ||
-        (info->DecodingSource == DecodingSourceTlg &&
-         !text_valid(data, size, info->EventNameOffset)))
+        !text_valid(data, size, info->OpcodeNameOffset))
         return false;
     for (ULONG i = 0; i < info->PropertyCount; i++)
         if (!property_valid(info, size, &info->EventPropertyInfoArray[i], i))
@@ -199,7 +192,7 @@ static void take_info(const struct etl_event *e)
 
     if (!data)
         return;
-    if (!info_valid(info, e->data_size) || (info->DecodingSource != DecodingSourceXMLFile)) {
+    if (!info_valid(info, e->data_size) || info->DecodingSource != DecodingSourceXMLFile) {
         free(data);
         return;
     }
@@ -269,17 +262,13 @@ static void take(const struct etl_event *e)
     }
 }
 
-void schemas_learn(const char *path)
+void schemas_learn(struct etl_file *f)
 {
-    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     const struct etl_buffer_ref *refs;
-    struct etl_file *f = NULL;
     uint8_t *buffer = NULL;
     bool truncated;
     size_t n;
 
-    if (fd < 0 || etl_file_open_fd(fd, &f) < 0)
-        return;
     uint64_t size = etl_file_size(f);
     if (etl_file_index(f, &refs, &n, &truncated) == 0)
         buffer = malloc(etl_file_buffer_bytes(f));
@@ -298,5 +287,4 @@ void schemas_learn(const char *path)
             take(&e);
     }
     free(buffer);
-    etl_file_free(f);
 }

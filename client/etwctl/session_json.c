@@ -172,23 +172,18 @@ struct json_object *session_json(const Etwd__Session *s)
     return o;
 }
 
-int session_json_all(struct conn *c, const Etwd__Session *s, struct json_object **ret)
+int session_print_json(struct conn *c, const Etwd__Session *s)
 {
     struct json_object *o = session_json(s), *providers = NULL;
-    int r;
+    int r = o ? session_providers_json(c, s->handle, &providers) : EXIT_OK;
 
-    if (!o) {
-        say("not enough memory");
-        return EXIT_ERROR;
-    }
-    r = session_providers_json(c, s->handle, &providers);
     if (r != EXIT_OK) {
         json_object_put(o);
         return r;
     }
-    json_object_object_add(o, "providers", providers);
-    *ret = o;
-    return EXIT_OK;
+    if (o)
+        json_object_object_add(o, "providers", providers);
+    return print_json(o);
 }
 
 void session_say_result(const Etwd__Session *s)

@@ -140,19 +140,6 @@ static bool take_options(int argc, char **argv, bool with_name, struct common *r
     return true;
 }
 
-/* Prints a session as an object and ends the output. */
-static int print_json(struct out *o, struct json_object *doc)
-{
-    if (!doc) {
-        say("not enough memory");
-        (void) out_done(o);
-        return EXIT_ERROR;
-    }
-    out_json(o, doc);
-    json_object_put(doc);
-    return out_done(o);
-}
-
 struct listing {
     struct conn *conn;
     struct json_object *array;
@@ -223,9 +210,7 @@ int verb_list(int argc, char **argv)
         l.array = json_object_new_array();
     else
         l.table = table_new(columns, ARRAY_SIZE(columns));
-    if ((!l.array && !l.table) || out_init(&o, STDOUT_FILENO) < 0) {
-        json_object_put(l.array);
-        table_free(l.table);
+    if (!l.array && !l.table) {
         say("not enough memory");
         return EXIT_ERROR;
     }
@@ -233,14 +218,17 @@ int verb_list(int argc, char **argv)
     r = session_each(&c, list_one, &l);
     if (r == EXIT_OK)
         r = list_providers(&l);
+    if (r == EXIT_OK && !opts.json && out_init(&o, STDOUT_FILENO) < 0) {
+        say("not enough memory");
+        r = EXIT_ERROR;
+    }
     if (r != EXIT_OK) {
         json_object_put(l.array);
         table_free(l.table);
-        (void) out_done(&o);
         return r;
     }
     if (opts.json)
-        return print_json(&o, l.array);
+        return print_json(l.array);
     for (size_t i = 3; i <= 5; i++)
         table_align_right(l.table, i);
     table_print(l.table, &o, !opts.no_legend && is_terminal(STDOUT_FILENO));
@@ -278,7 +266,7 @@ static void flag_line(struct out *o, const char *label, uint32_t flags)
     out_char(o, '\n');
 }
 
-static void show_text(struct out *o, const Etwd__Session *s)
+static void session_text(struct out *o, const Etwd__Session *s)
 {
     const Etwd__SessionProperties *p = s->properties;
     char owner[SESSION_OWNER_MAX], modes[SESSION_MODES_MAX], time[ETW_RFC3339_MAX];
@@ -321,13 +309,29 @@ static void show_text(struct out *o, const Etwd__Session *s)
         line_u64(o, "live buffers lost", s->real_time_buffers_lost);
 }
 
+static int show_text(struct conn *c, const Etwd__Session *s)
+{
+    struct out o;
+    int r, written;
+
+    if (!s->properties)
+        return EXIT_OK;
+    if (out_init(&o, STDOUT_FILENO) < 0) {
+        say("not enough memory");
+        return EXIT_ERROR;
+    }
+    session_text(&o, s);
+    r = session_providers_text(c, s->handle, &o);
+    written = out_done(&o);
+    return r != EXIT_OK ? r : written;
+}
+
 /* show, stop, flush: one control call, then the session as it is (or was). */
 static int control_verb(int argc, char **argv, Etwd__ControlSession__Code code)
 {
     _cleanup_conn_ struct conn c = CONN_INIT;
     _cleanup_message_ Etwd__Message *reply = NULL;
     struct common opts;
-    struct out o;
     int r;
 
     if (!take_options(argc, argv, true, &opts, &r))
@@ -339,37 +343,17 @@ static int control_verb(int argc, char **argv, Etwd__ControlSession__Code code)
     if (r != EXIT_OK)
         return r;
     const Etwd__Session *s = reply->session_reply->session;
-
-    if (out_init(&o, STDOUT_FILENO) < 0) {
-        say("not enough memory");
-        return EXIT_ERROR;
-    }
     bool ended = code == ETWD__CONTROL_SESSION__CODE__STOP;
-    if (opts.json) {
-        struct json_object *doc = NULL;
-        if (ended)
-            doc = session_json(s);
-        else
-            r = session_json_all(&c, s, &doc);
-        if (r != EXIT_OK) {
-            (void) out_done(&o);
-            return r;
-        }
-        r = print_json(&o, doc);
-    } else {
-        if (code == ETWD__CONTROL_SESSION__CODE__QUERY && s->properties) {
-            show_text(&o, s);
-            r = session_providers_text(&c, s->handle, &o);
-        }
-        int written = out_done(&o);
-        r = r != EXIT_OK ? r : written;
-        if (code == ETWD__CONTROL_SESSION__CODE__STOP)
-            session_say_result(s);
-    }
+
+    if (opts.json)
+        r = ended ? print_json(session_json(s)) : session_print_json(&c, s);
+    else if (code == ETWD__CONTROL_SESSION__CODE__QUERY)
+        r = show_text(&c, s);
+    else if (ended)
+        session_say_result(s);
     if (r != EXIT_OK)
         return r;
-    bool lost = session_events_lost(s) || s->log_buffers_lost;
-    return code == ETWD__CONTROL_SESSION__CODE__STOP && lost ? EXIT_LOSS : EXIT_OK;
+    return ended && (session_events_lost(s) || s->log_buffers_lost) ? EXIT_LOSS : EXIT_OK;
 }
 
 int verb_show(int argc, char **argv)

@@ -70,8 +70,9 @@ uint64_t session_events_lost(const Etwd__Session *s);
 /* The object of `stop --json`: of a session that has ended, which has no providers any more; NULL
  * without memory. */
 struct json_object *session_json(const Etwd__Session *s);
-/* The same with its providers, of one that runs. EXIT_OK, or an exit code after a message. */
-int session_json_all(struct conn *c, const Etwd__Session *s, struct json_object **ret);
+/* Prints one that runs, with its providers, as all that a verb prints. EXIT_OK, or an exit code
+ * after a message. */
+int session_print_json(struct conn *c, const Etwd__Session *s);
 /* "sequential,real_time" for people. `buf` takes any mode. */
 #define SESSION_MODES_MAX 512
 const char *session_modes(uint32_t modes, char buf[SESSION_MODES_MAX]);

@@ -503,25 +503,6 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
     return EXIT_OK;
 }
 
-static int print_session(struct conn *c, const Etwd__Session *s)
-{
-    struct json_object *o = NULL;
-    struct out out;
-    int r;
-
-    r = session_json_all(c, s, &o);
-    if (r != EXIT_OK)
-        return r;
-    if (!o || out_init(&out, STDOUT_FILENO) < 0) {
-        json_object_put(o);
-        say("not enough memory");
-        return EXIT_ERROR;
-    }
-    out_json(&out, o);
-    json_object_put(o);
-    return out_done(&out);
-}
-
 /* start --bound: the session ends with this process. */
 static int stay(struct conn *c, const char *name, const sigset_t *ends)
 {
@@ -590,7 +571,7 @@ int verb_start(int argc, char **argv)
     if (r != EXIT_OK)
         return r;
     if (s.json) {
-        r = print_session(&c, reply->session_reply->session);
+        r = session_print_json(&c, reply->session_reply->session);
         if (r != EXIT_OK)
             return r;
     }

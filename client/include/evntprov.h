@@ -180,6 +180,8 @@ FORCEINLINE BOOLEAN etw_provider_wants(REGHANDLE RegHandle, UCHAR Level, ULONGLO
     /* A handle's low half is the registration's number, from 1. */
     const ULONG index = (ULONG) (RegHandle & 0xFFFFFFFFu) - 1u;
     const struct etw_enable_line *line;
+    UCHAR level;
+    ULONGLONG any;
 
     if (index >= ETW_ENABLE_CHUNKS * ETW_ENABLE_CHUNK_LINES)
         return FALSE;
@@ -187,9 +189,9 @@ FORCEINLINE BOOLEAN etw_provider_wants(REGHANDLE RegHandle, UCHAR Level, ULONGLO
            index % ETW_ENABLE_CHUNK_LINES;
     if (__builtin_expect(!__atomic_load_n(&line->On, __ATOMIC_RELAXED), 1))
         return FALSE;
-    return (
-        BOOLEAN) (Level <= __atomic_load_n(&line->Level, __ATOMIC_RELAXED) &&
-                  (Keyword == 0 || (Keyword & __atomic_load_n(&line->Any, __ATOMIC_RELAXED)) != 0));
+    level = __atomic_load_n(&line->Level, __ATOMIC_RELAXED);
+    any = __atomic_load_n(&line->Any, __ATOMIC_RELAXED);
+    return Level <= level && (Keyword == 0 || (Keyword & any) != 0) ? TRUE : FALSE;
 }
 
 /* Windows: evntprov.h EventRegister.

@@ -210,7 +210,7 @@ typedef enum _DECODING_SOURCE {
 } DECODING_SOURCE;
 
 typedef enum _TDH_CONTEXT_TYPE {
-    TDH_CONTEXT_WPP_TMFFILE = 0,
+    TDH_CONTEXT_WPP_TMFFILE = 0, /* for WPP messages, which no source here describes: no meaning */
     TDH_CONTEXT_WPP_TMFSEARCHPATH = 1,
     TDH_CONTEXT_WPP_GMT = 2,
     TDH_CONTEXT_POINTERSIZE = 3, /* 4 or 8; else the event's header tells */
@@ -310,7 +310,8 @@ ETW_API ULONG WINAPI TdhGetEventInformation(PEVENT_RECORD pEvent, ULONG TdhConte
  *
  *   PropertyDataCount  1 for a property, 2 for a struct and then its member, one more for each
  *                      struct in a struct
- *   pPropertyData      each with the index of an element; 0xFFFFFFFF only in the last: all elements
+ *   pPropertyData      each with the index of an element; 0xFFFFFFFF in the last: all elements, in
+ *                      one before: the first
  *
  * ERROR_SUCCESS; ERROR_NOT_FOUND: no schema, no such property, or no such element;
  * ERROR_EVT_INVALID_EVENT_DATA: the event's data end before; ERROR_INVALID_PARAMETER: a NULL, a
@@ -369,7 +370,8 @@ ETW_API ULONG WINAPI TdhFormatProperty(PTRACE_EVENT_INFO EventInfo, PEVENT_MAP_I
 /* The providers whose events can be read without help of the event, by name.
  *
  * pBuffer and pBufferSize as TdhGetEventInformation: NULL asks for the size, *pBufferSize must be 0
- * then. ERROR_SUCCESS; ERROR_INSUFFICIENT_BUFFER; ERROR_INVALID_PARAMETER.
+ * then. ERROR_SUCCESS; ERROR_INSUFFICIENT_BUFFER; ERROR_INVALID_PARAMETER;
+ * ERROR_NOT_ENOUGH_MEMORY.
  *
  * Source: TdhEnumerateProviders in Windows' tdh.h. */
 ETW_API ULONG WINAPI TdhEnumerateProviders(PPROVIDER_ENUMERATION_INFO pBuffer, ULONG *pBufferSize);

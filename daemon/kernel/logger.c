@@ -6,11 +6,11 @@
 #include "logger.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/boot.h"
 #include "base/cleanup.h"
 #include "io/loop.h"
 #include "kernel/operations.h"
@@ -25,25 +25,6 @@ static uint64_t ring_bytes(const struct etw_conf *conf)
     while (bytes < want && bytes < 1ULL << 30)
         bytes *= 2;
     return bytes;
-}
-
-/* 16 bytes that are the same until the machine is started again. */
-static void boot_key(uint8_t key[16])
-{
-    char text[64] = "";
-    size_t n = 0;
-
-    memset(key, 0, 16);
-    _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-        return;
-    for (const char *p = text; *p && n < 32; p++) {
-        int digit = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
-        if (digit < 0)
-            continue;
-        key[n / 2] = (uint8_t) (key[n / 2] << 4 | digit);
-        n++;
-    }
 }
 
 int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
@@ -62,7 +43,7 @@ int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
     k->cpus = cpus;
     k->ring_bytes = ring_bytes(conf);
     k->last = &k->first;
-    boot_key(key);
+    etw_boot_key(key);
     e = process_table_new(key, &k->table);
     if (e >= 0)
         e = programs_new(&k->programs);

@@ -6,13 +6,13 @@
 #include "process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/boot.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -26,25 +26,6 @@ static void committed(void *userdata)
     (void) providers_publish(userdata);
 }
 
-/* The same until the machine is started again. */
-static void boot_key_read(uint8_t key[16])
-{
-    char text[64] = "";
-    size_t n = 0;
-
-    memset(key, 0, 16);
-    _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-        return;
-    for (const char *p = text; *p && n < 32; p++) {
-        int digit = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
-        if (digit < 0)
-            continue;
-        key[n / 2] = (uint8_t) (key[n / 2] << 4 | digit);
-        n++;
-    }
-}
-
 int providers_new(const struct providers_env *env, struct providers **ret)
 {
     int r;
@@ -56,7 +37,7 @@ int providers_new(const struct providers_env *env, struct providers **ret)
     p->next_cookie = 1;
     p->next_enable = 1;
     p->tsc_usable = env->conf->fast_clock && shm_clock_usable();
-    boot_key_read(p->boot_key);
+    etw_boot_key(p->boot_key);
     if (getrandom(p->hash_key, sizeof(p->hash_key), 0) != (ssize_t) sizeof(p->hash_key)) {
         r = -errno;
         goto fail;

@@ -192,7 +192,7 @@ static int heap_reserve(struct rings *r, size_t n)
     size_t cap = r->heap_cap ? r->heap_cap * 2 : 64;
     while (cap < n)
         cap *= 2;
-    struct heap_entry *heap = reallocarray(r->heap, cap, sizeof(*heap));
+    struct merge_entry *heap = reallocarray(r->heap, cap, sizeof(*heap));
     if (!heap)
         return -ENOMEM;
     r->heap = heap;

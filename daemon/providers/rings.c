@@ -156,29 +156,6 @@ static bool ring_load(struct ring *ring, uint64_t now)
     }
 }
 
-static inline bool earlier(const struct heap_entry *a, const struct heap_entry *b)
-{
-    return a->stamp < b->stamp || (a->stamp == b->stamp && a->ring < b->ring);
-}
-
-static void heap_down(struct heap_entry *h, size_t n, size_t i)
-{
-    struct heap_entry e = h[i];
-
-    for (;;) {
-        size_t c = 2 * i + 1;
-        if (c >= n)
-            break;
-        if (c + 1 < n && earlier(&h[c + 1], &h[c]))
-            c++;
-        if (!earlier(&h[c], &e))
-            break;
-        h[i] = h[c];
-        i = c;
-    }
-    h[i] = e;
-}
-
 /* ---- looks ---- */
 
 /* One line is all that a ring costs which nobody uses: idle, and nothing new. */
@@ -277,7 +254,7 @@ static uint64_t set_look(struct rings *r, struct ring_set *s, bool *ret_pressed)
             if (ring->reader.end - ring->reader.tail > ring->reader.size / 2)
                 *ret_pressed = true;
             if (ring_load(ring, r->now)) {
-                r->heap[r->n_heap++] = (struct heap_entry){ring->stamp, ring};
+                r->heap[r->n_heap++] = (struct merge_entry){ring->stamp, ring};
                 s->in_heap++;
             }
         }
@@ -312,8 +289,7 @@ static uint64_t source_begin(struct router_source *base, uint64_t now)
         if (vouch < held)
             held = vouch;
     }
-    for (size_t i = r->n_heap / 2; i-- > 0;)
-        heap_down(r->heap, r->n_heap, i);
+    merge_build(r->heap, r->n_heap);
     if (pressed && now - held > PRESSED_BUSY_NS)
         held = now - PRESSED_BUSY_NS;
     if (r->n_fast > 0 && now - held < SHM_CLOCK_ERROR_NS)
@@ -330,14 +306,15 @@ static const struct etl_record *source_peek(struct router_source *base, uint64_t
 
     if (r->n_heap == 0)
         return NULL;
+    const struct ring *ring = r->heap[0].of;
     *ret_stamp = r->heap[0].stamp;
-    return &r->heap[0].ring->head.prefix;
+    return &ring->head.prefix;
 }
 
 static void source_pop(struct router_source *base)
 {
     struct rings *r = container_of(base, struct rings, source);
-    struct ring *ring = r->heap[0].ring;
+    struct ring *ring = r->heap[0].of;
 
     struct ring_set *s = ring->set;
     bool more;
@@ -359,13 +336,13 @@ static void source_pop(struct router_source *base)
         s->in_heap--;
     }
     if (r->n_heap > 1)
-        heap_down(r->heap, r->n_heap, 0);
+        merge_down(r->heap, r->n_heap, 0);
 }
 
 static void source_deliver(struct router_source *base, const struct etl_record *rec, uint64_t stamp)
 {
     struct rings *r = container_of(base, struct rings, source);
-    const struct ring *ring = r->heap[0].ring;
+    const struct ring *ring = r->heap[0].of;
 
     deliver_event(r->deliver, &(struct deliver_record){
                                   .process = ring->set->config.process,

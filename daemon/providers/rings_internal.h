@@ -14,6 +14,7 @@
 
 #include "rings.h"
 
+#include "router/merge_heap.h"
 #include "router/router.h"
 #include "shm/clock.h"
 #include "shm/ring.h"
@@ -109,11 +110,6 @@ struct ring_set {
     uint16_t losses_high; /* counters below were somebody's at some time */
 };
 
-struct heap_entry {
-    uint64_t stamp;
-    struct ring *ring;
-};
-
 struct rings {
     struct router_source source;
     struct rings_env env;
@@ -126,7 +122,7 @@ struct rings {
     bool membarrier_failed; /* told */
     bool withheld;          /* something was left for the next pass */
     unsigned n_rings, n_past, n_dead, n_woke, n_fast;
-    struct heap_entry *heap; /* room for n_rings */
+    struct merge_entry *heap; /* of rings: room for n_rings */
     size_t n_heap, heap_cap;
     struct ring *advanced;
     uint64_t now;     /* of this pass */

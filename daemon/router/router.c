@@ -22,6 +22,7 @@
 #include "base/limits.h"
 #include "etl/build.h"
 #include "io/loop.h"
+#include "router/merge_heap.h"
 #include "sessions/session.h"
 #include "state/state.h"
 
@@ -41,9 +42,9 @@
  * these passes cost us less. */
 #define IDLE_PASSES 3u
 
-struct heap_entry {
-    uint64_t stamp;
-    uint32_t order; /* of the source: ties */
+/* A source in the heap and its next record. They lie in the order of the sources, which decides
+ * between equal stamps. */
+struct head {
     struct router_source *source;
     const struct etl_record *rec;
 };
@@ -73,7 +74,8 @@ struct router {
     uint64_t base_ns, interval_ns;
     struct router_source **sources;
     size_t n_sources, sources_cap;
-    struct heap_entry *heap; /* room for every source */
+    struct head *heads;       /* room for every source */
+    struct merge_entry *heap; /* of heads: sources that have a record below the watermark */
     size_t n_heap;
     struct router_session *sessions;
     size_t n_sessions, sessions_cap;
@@ -130,6 +132,7 @@ struct router *router_free(struct router *r)
         free(d);
     }
     free(r->sources);
+    free(r->heads);
     free(r->heap);
     free(r->sessions);
     free(r->route_memory);
@@ -227,7 +230,11 @@ int router_add_source(struct router *r, struct router_source *s)
         if (!sources)
             return -ENOMEM;
         r->sources = sources;
-        struct heap_entry *heap = realloc(r->heap, cap * sizeof(*heap));
+        struct head *heads = realloc(r->heads, cap * sizeof(*heads));
+        if (!heads)
+            return -ENOMEM;
+        r->heads = heads;
+        struct merge_entry *heap = realloc(r->heap, cap * sizeof(*heap));
         if (!heap)
             return -ENOMEM;
         r->heap = heap;
@@ -450,29 +457,7 @@ static void take(struct router *r, struct router_source *s, const struct etl_rec
         deliver(t->sessions[i], rec->cpu, stamp, event, size);
 }
 
-/* The heap of sources that have a record below the watermark. */
-
-static inline bool earlier(const struct heap_entry *a, const struct heap_entry *b)
-{
-    return a->stamp < b->stamp || (a->stamp == b->stamp && a->order < b->order);
-}
-
-static void heap_down(struct heap_entry *h, size_t n, size_t i)
-{
-    struct heap_entry e = h[i];
-    for (;;) {
-        size_t c = 2 * i + 1;
-        if (c >= n)
-            break;
-        if (c + 1 < n && earlier(&h[c + 1], &h[c]))
-            c++;
-        if (!earlier(&h[c], &e))
-            break;
-        h[i] = h[c];
-        i = c;
-    }
-    h[i] = e;
-}
+/* ---- the merge ---- */
 
 static uint64_t sources_begin(struct router *r, uint64_t now)
 {
@@ -490,39 +475,40 @@ static uint64_t merge(struct router *r, uint64_t watermark)
 {
     r->n_heap = 0;
     for (size_t i = 0; i < r->n_sources; i++) {
-        struct router_source *s = r->sources[i];
-        struct heap_entry e = {.order = (uint32_t) i, .source = s};
-        e.rec = s->ops->peek(s, &e.stamp);
-        if (e.rec && e.stamp < watermark)
+        struct head *h = &r->heads[i];
+        struct merge_entry e = {.of = h};
+        h->source = r->sources[i];
+        h->rec = h->source->ops->peek(h->source, &e.stamp);
+        if (h->rec && e.stamp < watermark)
             r->heap[r->n_heap++] = e;
     }
-    for (size_t i = r->n_heap / 2; i-- > 0;)
-        heap_down(r->heap, r->n_heap, i);
+    merge_build(r->heap, r->n_heap);
 
     while (r->n_heap > 0) {
-        struct heap_entry *top = &r->heap[0];
-        struct router_source *s = top->source;
+        struct merge_entry *top = &r->heap[0];
+        struct head *h = top->of;
+        struct router_source *s = h->source;
         /* As long as this source is the earliest: no look at the heap. */
-        struct heap_entry rival = {.stamp = watermark};
+        struct merge_entry rival = {.stamp = watermark};
         if (r->n_heap > 1)
             rival = r->heap[1];
-        if (r->n_heap > 2 && earlier(&r->heap[2], &rival))
+        if (r->n_heap > 2 && merge_earlier(&r->heap[2], &rival))
             rival = r->heap[2];
         for (;;) {
-            take(r, s, top->rec, top->stamp);
+            take(r, s, h->rec, top->stamp);
             s->ops->pop(s);
-            top->rec = s->ops->peek(s, &top->stamp);
-            if (!top->rec || top->stamp >= watermark) {
+            h->rec = s->ops->peek(s, &top->stamp);
+            if (!h->rec || top->stamp >= watermark) {
                 *top = r->heap[--r->n_heap];
                 break;
             }
-            if (r->n_heap > 1 && !earlier(top, &rival))
+            if (r->n_heap > 1 && !merge_earlier(top, &rival))
                 break;
             if (r->bytes >= ETWD_PASS_BYTES)
                 break;
         }
         if (r->n_heap > 1)
-            heap_down(r->heap, r->n_heap, 0);
+            merge_down(r->heap, r->n_heap, 0);
         if (r->bytes >= ETWD_PASS_BYTES && r->n_heap > 0)
             return r->heap[0].stamp; /* the rest comes in the next pass */
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See buffers.h. The memfd is 0600 (a memfd is born 0777, and whoever can open it for reading could
- * open it for writing) and may not shrink; it may grow, for an UPDATE of MaximumBuffers, and it
+ * See buffers.h. The memfd may not shrink; it may grow, for an UPDATE of MaximumBuffers, and it
  * never gets F_SEAL_FUTURE_WRITE, since a successor of this daemon has to map it again.
  */
 #include "buffers.h"
@@ -17,12 +16,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/memfd.h"
 #include "io/loop.h"
 #include "state/state.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 
 struct range {
     uint64_t offset; /* in the memfd, page-aligned */
@@ -98,21 +94,6 @@ static uint64_t range_bytes(const struct buffers *b, const struct range *r)
 }
 
 static void idle_fired(void *userdata);
-
-static int memfd_make(void)
-{
-    int fd = memfd_create("etwd-buffers", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-        fd = memfd_create("etwd-buffers", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -errno;
-    if (fchmod(fd, 0600) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0) {
-        int r = -errno;
-        (void) close(fd);
-        return r;
-    }
-    return fd;
-}
 
 int buffers_set_maximum(struct buffers *b, uint32_t maximum)
 {
@@ -210,7 +191,7 @@ int buffers_new(struct loop *l, uint32_t buffer_bytes, uint32_t minimum, uint32_
     r = loop_timer_new(l, idle_fired, b, &b->idle_timer);
     if (r < 0)
         goto fail;
-    r = b->fd = memfd_make();
+    r = b->fd = etw_memfd("etwd-buffers", 0, F_SEAL_SHRINK);
     if (r < 0)
         goto fail;
     r = buffers_set_maximum(b, maximum);

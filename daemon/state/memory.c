@@ -3,9 +3,8 @@
  * See state.h and internal.h: the memfd and its mapping, fresh or a predecessor's. Not what lies in
  * it (blocks.c, journal.c). Loop thread only.
  *
- * The memfd is 0600 (a memfd is born 0777) and may not shrink. The mapping is one large
- * reservation, so that blocks never move; memory is taken with fallocate, so that a lack of it is
- * an error code and not a SIGBUS.
+ * The memfd may not shrink. The mapping is one large reservation, so that blocks never move; memory
+ * is taken with fallocate, so that a lack of it is an error code and not a SIGBUS.
  */
 #include "internal.h"
 
@@ -17,10 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+#include "base/memfd.h"
 
 int memory_get(struct state *st, uint64_t offset, uint64_t size)
 {
@@ -56,15 +52,9 @@ int state_new(struct state **ret)
     struct state *st;
     int r;
 
-    _cleanup_close_ int fd =
-        memfd_create("etwd-state", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-        fd = memfd_create("etwd-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    _cleanup_close_ int fd = etw_memfd("etwd-state", STATE_HEAP_OFFSET, F_SEAL_SHRINK);
     if (fd < 0)
-        return -errno;
-    if (fchmod(fd, 0600) < 0 || ftruncate(fd, STATE_HEAP_OFFSET) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
-        return -errno;
+        return fd;
     r = memory_map(fd, &st);
     if (r < 0)
         return r;

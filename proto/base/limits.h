@@ -10,6 +10,10 @@
 /* One control message, SOCK_SEQPACKET: the largest request (256 stack ids, two names of 1024
  * characters) is below 16 KiB; long lists are paged. */
 #define ETW_MESSAGE_MAX 65536
+/* A manifest of events: the largest of Windows take 2 MiB. One is wholly in memory while it is
+ * read.
+ */
+#define ETW_MANIFEST_MAX (32u << 20)
 /* SCM_MAX_FD of the kernel: 253 descriptors a message. */
 #define ETW_MESSAGE_FDS_MAX 253
 /* StartKernelTrace documents it. */

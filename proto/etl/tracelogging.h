@@ -135,11 +135,12 @@ struct etl_tl_frame {
     uint32_t name_len;
 };
 
-/* Structs in structs: Windows' own decoders stop far earlier. */
+/* Structs in structs: Windows' own decoders stop far earlier. Manifests' events keep to both limits
+ * too. */
 #define ETL_TL_DEPTH_MAX 8
 /* One event: 65535 one-byte elements and what encloses them. More comes only of arrays whose
  * elements take no bytes, which multiply without bound. */
-#define ETL_TL_TOKENS_MAX 200000
+#define ETL_TL_TOKENS_MAX 200000u
 
 struct etl_tl {
     const char *event_name; /* not terminated */

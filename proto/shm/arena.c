@@ -14,11 +14,9 @@
 #include <unistd.h>
 
 #include "../base/cleanup.h"
+#include "../base/memfd.h"
 
-/* Since Linux 6.3; glibc 2.36 does not know them. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+/* Since Linux 6.3; glibc 2.36 does not know it. */
 #ifndef F_SEAL_EXEC
 #define F_SEAL_EXEC 0x0020
 #endif
@@ -26,24 +24,6 @@
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define ARENA_SEALS (SIZE_SEALS | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 #define CONTROL_SEALS (SIZE_SEALS | F_SEAL_SEAL)
-
-static int memfd_make(const char *name, size_t size, int seals, int *ret_fd)
-{
-    _cleanup_close_ int fd = -1;
-
-    /* Never to be executed; an older kernel refuses the flag. */
-    fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -errno;
-    /* 0777 by default: whoever sees a descriptor could open it again for writing. */
-    if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t) size) < 0 ||
-        fcntl(fd, F_ADD_SEALS, seals) < 0)
-        return -errno;
-    *ret_fd = take_fd(&fd);
-    return 0;
-}
 
 /* The seals are these, and the size is this. */
 static int memfd_check(int fd, size_t size, int seals)
@@ -88,7 +68,11 @@ int shm_arena_create(uint32_t ring_size, int *ret_fd)
 {
     if (!shm_ring_size_valid(ring_size))
         return -EINVAL;
-    return memfd_make("etw-arena", shm_arena_size(ring_size), SIZE_SEALS, ret_fd);
+    int fd = etw_memfd("etw-arena", shm_arena_size(ring_size), SIZE_SEALS);
+    if (fd < 0)
+        return fd;
+    *ret_fd = fd;
+    return 0;
 }
 
 int shm_arena_seal(int fd, uint32_t ring_size)
@@ -150,12 +134,11 @@ int shm_control_reopen(int fd, int *ret_client_fd)
 
 int shm_control_create(int *ret_fd, int *ret_client_fd)
 {
-    _cleanup_close_ int fd = -1;
     int r;
 
-    r = memfd_make("etw-control", SHM_CONTROL_SIZE, CONTROL_SEALS, &fd);
-    if (r < 0)
-        return r;
+    _cleanup_close_ int fd = etw_memfd("etw-control", SHM_CONTROL_SIZE, CONTROL_SEALS);
+    if (fd < 0)
+        return fd;
     r = shm_control_reopen(fd, ret_client_fd);
     if (r < 0)
         return r;

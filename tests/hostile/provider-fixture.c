@@ -190,6 +190,22 @@ void check_well(const char *what)
     ck_assert_msg(atomic_load(&words->failed) == 0, "%s: the honest provider's calls failed", what);
 }
 
+void attach_raw(struct raw_provider *p)
+{
+    uint32_t status = 1;
+
+    ck_assert_int_eq(raw_connect(p), 0);
+    ck_assert_int_eq(raw_attach(p, SHM_VERSION, true, &status), 0);
+    ck_assert_uint_eq(status, 0);
+}
+
+void open_raw(struct raw_provider *p)
+{
+    int r = raw_open(p, &attacked_guid);
+
+    ck_assert_msg(r == 0, "an honest beginning failed: %d", r);
+}
+
 uid_t attacker_uid(void)
 {
     return geteuid() == 0 ? NOBODY : geteuid();

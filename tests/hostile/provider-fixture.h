@@ -37,6 +37,9 @@ void attack(const char *name, void (*fn)(const void *arg), const void *arg);
 /* The two halves. */
 pid_t attack_begin(uid_t uid, void (*fn)(const void *arg), const void *arg);
 void attack_end(const char *name, pid_t pid);
+/* An attacker's honest beginnings: attached; attached and registered. */
+void attach_raw(struct raw_provider *p);
+void open_raw(struct raw_provider *p);
 /* The attackers' uid. */
 uid_t attacker_uid(void);
 

@@ -27,13 +27,6 @@ static void teardown(void)
 }
 
 /* Any attack: a process that is let in like any other. */
-static void open_raw(struct raw_provider *p)
-{
-    int r = raw_open(p, &attacked_guid);
-
-    ck_assert_msg(r == 0, "an honest beginning failed: %d", r);
-}
-
 /* etwd looks at the rings again and again while an attacker naps. */
 static void nap(struct raw_provider *p)
 {

@@ -26,22 +26,6 @@ static void teardown(void)
     fixture_end();
 }
 
-static void attach_raw(struct raw_provider *p)
-{
-    uint32_t status = 1;
-
-    ck_assert_int_eq(raw_connect(p), 0);
-    ck_assert_int_eq(raw_attach(p, SHM_VERSION, true, &status), 0);
-    ck_assert_uint_eq(status, 0);
-}
-
-static void open_raw(struct raw_provider *p)
-{
-    int r = raw_open(p, &attacked_guid);
-
-    ck_assert_msg(r == 0, "an honest beginning failed: %d", r);
-}
-
 /* ---- words out of order ---- */
 
 /* Each message of providers on a connection that is none. */

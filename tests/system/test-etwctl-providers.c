@@ -122,13 +122,12 @@ START_TEST(enable_and_disable)
     test_output_done(&o);
 
     /* Again: other values. */
-    etwctl_ok("enable", "Web", NUMBERED_TEXT("01") ":2");
-    s = etwctl_json("show", "Web");
+    s = etwctl_json("enable", "Web", NUMBERED_TEXT("01") ":2");
+    ck_assert_str_eq(test_json_str(s, "name"), "Web");
     p = element(test_json_get(s, "providers"), "guid", NUMBERED_TEXT("01"));
     ck_assert_uint_eq(test_json_u64(p, "level"), 2);
     json_object_put(s);
-    etwctl_ok("disable", "Web", NUMBERED_TEXT("01"), "*Etw-Test-Name");
-    s = etwctl_json("show", "Web");
+    s = etwctl_json("disable", "Web", NUMBERED_TEXT("01"), "*Etw-Test-Name");
     ck_assert_uint_eq(json_object_array_length(test_json_get(s, "providers")), 1);
     json_object_put(s);
     etwctl_ok("stop", "Web");
@@ -326,7 +325,7 @@ START_TEST(marks)
 {
     static const char text[] = "half \xe2\x82\xac time \x1b[0m";
     struct test_output o;
-    struct json_object *all;
+    struct json_object *all, *said;
     size_t found = 0, at = 0, ours = 0;
     struct provider prog;
     char *second = test_path("second.etl");
@@ -336,7 +335,9 @@ START_TEST(marks)
     provider_start(&prog, "guid=6", "count=20", "source=0");
     provider_end(&prog);
     provider_free(&prog);
-    etwctl_ok("mark", text);
+    said = etwctl_json("mark", text);
+    ck_assert_str_eq(test_json_str(said, "text"), text);
+    json_object_put(said);
     provider_start(&prog, "guid=6", "count=20", "source=1");
     provider_end(&prog);
     provider_free(&prog);

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <KernelTraceControl.h>
 #include <TraceLoggingProvider.h>
 
 #include "api/properties.h"
+#include "base/clock.h"
 #include "captured.h"
 #include "provider-tests.h"
 
@@ -89,14 +89,6 @@ static struct json_object *dump(const char *file, const char *provider_guid)
     return ours;
 }
 
-static uint64_t filetime_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return ((uint64_t) t.tv_sec + 11644473600ull) * 10000000u + (uint64_t) t.tv_nsec / 100;
-}
-
 START_TEST(event_with_pieces)
 {
     static const uint32_t first = 0x01020304;
@@ -112,7 +104,7 @@ START_TEST(event_with_pieces)
                                          .Task = 0x1234,
                                          .Keyword = 0x8000000000000042};
     EVENT_DATA_DESCRIPTOR data[4];
-    uint64_t before = filetime_now(), after;
+    uint64_t before = etw_filetime_now(), after;
     struct json_object *shown, *e;
     const struct captured_event *c;
     struct captured got;
@@ -124,7 +116,7 @@ START_TEST(event_with_pieces)
     ck_assert(EventEnabled(provider, &descriptor));
     ck_assert_uint_eq(EventWrite(provider, &descriptor, 4, data), ERROR_SUCCESS);
     ck_assert_uint_eq(EventWrite(provider, &descriptor, 0, NULL), ERROR_SUCCESS);
-    after = filetime_now();
+    after = etw_filetime_now();
     ck_assert_uint_eq(session_stop("Zero").lost, 0);
 
     capture(&got, files[0], &guid);
@@ -458,10 +450,10 @@ START_TEST(time_of_events)
     t.p.Wnode.ClientContext = 1;
     ck_assert_uint_eq(StartTraceA(&h, "Clock", &t.p), ERROR_SUCCESS);
     session_enable_guid(h, &guid, 0xff, 0, 0);
-    before = filetime_now();
+    before = etw_filetime_now();
     for (USHORT i = 1; i <= 3; i++)
         ck_assert_uint_eq(write_id(i, NULL, 0), ERROR_SUCCESS);
-    after = filetime_now();
+    after = etw_filetime_now();
     ck_assert_uint_eq(session_stop("Clock").lost, 0);
     capture(&got, files[1], &guid);
     captured_ids(&got, "clock", (const USHORT[]){1, 2, 3}, 3);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of a provider when its process forks, turns into a daemon, closes everything,
- * changes its root or its namespaces, loads and unloads plug-ins, or is there before etwd: what it
- * wrote is in the file, under the ids and times that etwd's own view has. Each case runs in a
- * child, since the library remembers.
+ * What becomes of a provider when its process forks, executes another program, turns into a daemon,
+ * closes everything, changes its root or its namespaces, loads and unloads plug-ins, or is there
+ * before etwd: what it wrote is in the file, under the ids and times that etwd's own view has. Each
+ * case runs in a child, since the library remembers.
  *
  *     test-provider-lifecycle PROVIDER-PROGRAM PLUGIN
  */
@@ -21,14 +21,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "captured.h"
 #include "provider-tests.h"
 
 #define SESSION "life"
 #define SKIP 77
-/* Writes after everything was closed: the library notices within 100 ms. */
-#define WRITES 300
-#define FIRST_OF_MANY 1000
+/* Events that must come after everything was closed, one each 10 ms. */
+#define AFTER_CLOSE 100
 
 static const GUID guid = NUMBERED_GUID(0x31);
 static const char *plugin;
@@ -38,7 +38,7 @@ static char *file, *dir;
 static struct shared {
     pid_t pid;
     uint64_t before, after; /* FILETIME */
-    volatile int ready;
+    volatile int ready, enough;
 } * shared;
 
 static void setup(void)
@@ -119,15 +119,60 @@ static void becomes_a_daemon(void)
     shared->ready = 1;
 }
 
+/* The child of a plain clone: libc does not know of it. */
+static void forks_unknown_to_libc(void)
+{
+    reg();
+    write_id(1);
+    pid_t pid = _Fork();
+    must(1, pid >= 0);
+    if (pid == 0) {
+        shared->pid = getpid();
+        write_id(2);
+        _exit(0);
+    }
+    wait_for(pid);
+    write_id(3);
+}
+
+/* `--write ID` of this program; see main(). */
+static void exec_writer(const char *id)
+{
+    execl("/proc/self/exe", "writer", "--write", id, (char *) NULL);
+    _exit(14);
+}
+
+static void executes(void)
+{
+    reg();
+    write_id(1);
+    shared->pid = getpid();
+    exec_writer("2");
+}
+
+static void executes_in_a_child(void)
+{
+    reg();
+    write_id(1);
+    pid_t pid = vfork();
+    must(1, pid >= 0);
+    if (pid == 0)
+        exec_writer("2");
+    shared->pid = pid;
+    wait_for(pid);
+    write_id(3);
+}
+
 static void closes_everything(void)
 {
     reg();
     write_id(1);
     closefrom(3);
-    for (unsigned i = 0; i < WRITES; i++) {
-        (void) try_write((USHORT) (FIRST_OF_MANY + i));
+    while (!shared->enough) {
+        (void) try_write(2);
         usleep(10000);
     }
+    write_id(3);
 }
 
 static void changes_its_root(void)
@@ -156,14 +201,6 @@ static void in_a_pid_namespace(void)
     wait_for(pid);
 }
 
-static uint64_t filetime_now(void)
-{
-    struct timespec ts;
-
-    (void) clock_gettime(CLOCK_REALTIME, &ts);
-    return 116444736000000000ull + (uint64_t) ts.tv_sec * 10000000u + (uint64_t) ts.tv_nsec / 100u;
-}
-
 static void in_a_time_namespace(void)
 {
     static const char offset[] = "boottime 86400 0\n";
@@ -178,9 +215,9 @@ static void in_a_time_namespace(void)
     must(1, pid >= 0);
     if (pid == 0) {
         reg();
-        shared->before = filetime_now();
+        shared->before = etw_filetime_now();
         write_id(1);
-        shared->after = filetime_now();
+        shared->after = etw_filetime_now();
         _exit(0);
     }
     wait_for(pid);
@@ -210,6 +247,20 @@ static void *one_event(void *userdata)
     return NULL;
 }
 
+/* Of this process. */
+static int arenas_mapped(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int n = 0;
+
+    must(3, maps != NULL);
+    while (fgets(line, sizeof(line), maps))
+        n += strstr(line, "memfd:etw-arena") != NULL;
+    (void) fclose(maps);
+    return n;
+}
+
 #define THREADS 200
 static void has_short_threads(void)
 {
@@ -220,6 +271,7 @@ static void has_short_threads(void)
         must(1, pthread_create(&t, NULL, one_event, &id) == 0);
         must(2, pthread_join(t, NULL) == 0);
     }
+    shared->ready = arenas_mapped();
 }
 
 static void is_there_first(void)
@@ -301,17 +353,61 @@ START_TEST(daemon_of_libc)
 }
 END_TEST
 
+START_TEST(fork_that_libc_does_not_know)
+{
+    struct captured got;
+
+    run(forks_unknown_to_libc, &got);
+    captured_ids(&got, "_Fork", (const USHORT[]){1, 2, 3}, 3);
+    ck_assert_uint_eq(got.events[1].h.ProcessId, (ULONG) shared->pid);
+    ck_assert_uint_eq(got.events[1].h.ThreadId, (ULONG) shared->pid);
+    ck_assert_uint_eq(got.events[0].h.ProcessId, got.events[2].h.ProcessId);
+    captured_done(&got);
+}
+END_TEST
+
+/* The same process, another program. */
+START_TEST(exec_in_a_provider)
+{
+    struct captured got;
+
+    run(executes, &got);
+    captured_ids(&got, "exec", (const USHORT[]){1, 2}, 2);
+    ck_assert_uint_eq(got.events[0].h.ProcessId, (ULONG) shared->pid);
+    ck_assert_uint_eq(got.events[1].h.ProcessId, (ULONG) shared->pid);
+    captured_done(&got);
+}
+END_TEST
+
+START_TEST(vfork_and_exec)
+{
+    struct captured got;
+
+    run(executes_in_a_child, &got);
+    captured_ids(&got, "vfork", (const USHORT[]){1, 2, 3}, 3);
+    ck_assert_uint_eq(got.events[1].h.ProcessId, (ULONG) shared->pid);
+    ck_assert_uint_eq(got.events[0].h.ProcessId, got.events[2].h.ProcessId);
+    captured_done(&got);
+}
+END_TEST
+
 START_TEST(closefrom_in_a_provider)
 {
     struct captured got;
 
     begin();
-    act_end(act_begin(closes_everything));
+    pid_t pid = act_begin(closes_everything);
+    for (int i = 0; session_show(SESSION).recorded < AFTER_CLOSE; i++) {
+        ck_assert_int_lt(i, TEST_HANG_LIMIT_S * 100);
+        usleep(10000);
+    }
+    shared->enough = 1;
+    act_end(pid);
     (void) session_stop(SESSION);
     capture(&got, file, &guid);
     ck_assert_uint_ge(got.n, 2);
     ck_assert_uint_eq(got.events[0].h.EventDescriptor.Id, 1);
-    ck_assert_uint_eq(got.events[got.n - 1].h.EventDescriptor.Id, FIRST_OF_MANY + WRITES - 1);
+    ck_assert_uint_eq(got.events[got.n - 1].h.EventDescriptor.Id, 3);
     captured_done(&got);
 }
 END_TEST
@@ -374,6 +470,9 @@ START_TEST(threads_that_end)
         ids[i] = (USHORT) (i + 1);
     begin();
     act_end(act_begin(has_short_threads));
+    /* Rings are used again: so many threads at once would have 13 arenas. */
+    ck_assert_int_ge(shared->ready, 1);
+    ck_assert_int_le(shared->ready, 2);
     (void) session_stop(SESSION);
     capture(&got, file, &guid);
     captured_ids(&got, "threads", ids, THREADS);
@@ -401,30 +500,36 @@ START_TEST(provider_before_the_daemon)
 }
 END_TEST
 
-/* Threads, or descriptors of sockets and of what the kernel makes without a file. */
-static unsigned entries(const char *path, bool all)
+static unsigned entries(const char *path)
 {
     DIR *folder = opendir(path);
     unsigned n = 0;
-    char link[64];
 
     if (!folder)
         return 99;
-    for (struct dirent *e; (e = readdir(folder));) {
-        ssize_t len = readlinkat(dirfd(folder), e->d_name, link, sizeof(link));
-        if (e->d_name[0] == '.')
-            continue;
-        n += all || (len >= 7 && strncmp(link, "socket:", 7) == 0) ||
-             (len >= 7 && strncmp(link, "anon_in", 7) == 0);
-    }
+    for (struct dirent *e; (e = readdir(folder));)
+        n += e->d_name[0] != '.';
     (void) closedir(folder);
     return n;
 }
 
-/* Said by a copy of this program that does nothing. */
-static int only_links(void)
+/* The first copy of this program lets nothing be inherited, the second does nothing. */
+static int only_links(bool first)
 {
-    return entries("/proc/self/task", true) == 1 && entries("/proc/self/fd", false) == 0 ? 0 : 1;
+    if (first) {
+        closefrom(3);
+        execl("/proc/self/exe", "links", "--only-links-again", (char *) NULL);
+        return 2;
+    }
+    /* One thread; the three that every program has, and the folder. */
+    return entries("/proc/self/task") == 1 && entries("/proc/self/fd") == 4 ? 0 : 1;
+}
+
+static int writes(const char *id)
+{
+    reg();
+    write_id((USHORT) atoi(id));
+    return 0;
 }
 
 START_TEST(program_that_only_links)
@@ -441,14 +546,19 @@ int main(int argc, char **argv)
     Suite *s = suite_create("provider-lifecycle");
     TCase *t = tcase_create("lifecycle"), *alone = tcase_create("alone");
 
-    if (argc == 2 && strcmp(argv[1], "--only-links") == 0)
-        return only_links();
+    if (argc == 2 && strncmp(argv[1], "--only-links", 12) == 0)
+        return only_links(strcmp(argv[1], "--only-links") == 0);
+    if (argc == 3 && strcmp(argv[1], "--write") == 0)
+        return writes(argv[2]);
     if (argc < 3)
         return 2;
     plugin = argv[2];
     provider_tests_init(argc, argv);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, fork_in_a_provider);
+    tcase_add_test(t, fork_that_libc_does_not_know);
+    tcase_add_test(t, exec_in_a_provider);
+    tcase_add_test(t, vfork_and_exec);
     tcase_add_test(t, daemon_of_libc);
     tcase_add_test(t, closefrom_in_a_provider);
     tcase_add_test(t, chroot_of_a_provider);

@@ -423,7 +423,8 @@ START_TEST(no_data)
 }
 END_TEST
 
-/* The file has another change time than the probe saw: an answer for now. */
+/* The file has another change time than the probe saw: what is said of it holds for a while only.
+ */
 START_TEST(changed_meanwhile)
 {
     struct image_identity id;

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,18 +20,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
-
-int cancel_disable(void)
-{
-    int state = PTHREAD_CANCEL_ENABLE;
-    (void) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    return state;
-}
-
-void cancel_restorep(int *state)
-{
-    (void) pthread_setcancelstate(*state, NULL);
-}
 
 /* What the caller gets when the exchange itself fails. */
 static uint32_t connection_code(int r)

@@ -16,6 +16,7 @@
 #include <KernelTraceControl.h>
 #include <evntrace.h>
 
+#include "../cancel.h"
 #include "wire/frame.h"
 
 /* ---- error.c ---- */
@@ -47,14 +48,6 @@ static inline void wire_message_freep(Etwd__Message **m)
 /* The same descriptor under a high number: low ones belong to the program, which may have closed
  * its standard output and print all the same. Takes fd; returns it when there is no better one. */
 int fd_move_up(int fd);
-
-/* The daemon waits for no signal handler of ours, so a thread is never cancelled half-way through a
- * call: descriptors and memory would leak. Scoped: no_cancel() at the start of a public function.
- */
-int cancel_disable(void);
-void cancel_restorep(int *state);
-#define no_cancel()                                                                                \
-    int no_cancel_state __attribute__((cleanup(cancel_restorep), unused)) = cancel_disable()
 
 /* ---- properties.c ---- */
 

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <locale.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,23 +181,30 @@ static void put_socket_address(struct wide *w, const uint8_t *p, size_t n)
         put_hex_bytes(w, p, n);
 }
 
+static locale_t c_locale;
+
+static void c_locale_make(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t) 0);
+}
+
 /* The shortest digits that mean the same number, with a point whatever the program's locale. */
 static void put_float(struct wide *w, double v, bool single)
 {
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t) 0), old = (locale_t) 0;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    locale_t old = (locale_t) 0;
     char text[64];
 
-    if (c)
-        old = uselocale(c);
+    (void) pthread_once(&once, c_locale_make);
+    if (c_locale)
+        old = uselocale(c_locale);
     for (int digits = single ? 6 : 15; digits <= 17; digits++) {
         (void) snprintf(text, sizeof(text), "%.*g", digits, v);
         if (single ? strtof(text, NULL) == (float) v : strtod(text, NULL) == v)
             break;
     }
-    if (c) {
+    if (c_locale)
         (void) uselocale(old);
-        freelocale(c);
-    }
     put_ascii(w, text);
 }
 

@@ -13,11 +13,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "manifest.h"
 #include "manifest_words.h"
 
-/* The largest manifests of Windows have 2 MB. */
-#define XML_MAX (32u << 20)
 #define PIECE_BYTES 65536u
 
 struct piece {
@@ -213,13 +212,11 @@ static void read_channels(struct reader *r, const xmlNode *parent, struct provid
     {
         struct named v = read_named(r, e, "value", UINT8_MAX);
         const char *id = attribute(r, e, "chid");
-        if (is(e, "importChannel")) {
+        if (is(e, "importChannel"))
             (void) manifest_word(WORD_CHANNEL, v.name, &v.value);
-        } else if (v.value == 0)
+        else if (v.value == 0)
             v.value = own;
         own = v.value >= own ? v.value + 1 : own;
-        if (v.text == v.name && !is(e, "importChannel"))
-            v.text = v.name;
         if (id) /* what events call it by */
             v.name = id;
         items[i++] = v;
@@ -285,11 +282,6 @@ static void read_maps(struct reader *r, const xmlNode *parent, struct provider *
 
 /* ---- templates ---- */
 
-static struct text kept(const char *s)
-{
-    return text_of(s);
-}
-
 /* "count" and "length": a number, or a property that stands before. */
 static uint16_t reference(struct reader *r, const xmlNode *n, const char *name,
                           const struct template *t, uint32_t first, uint16_t fixed_flag,
@@ -327,7 +319,7 @@ static void read_field(struct reader *r, const xmlNode *n, struct template *t, u
     uint64_t value;
 
     const char *name = attribute(r, n, "name");
-    f.name = kept(name ? name : "");
+    f.name = text_of(name ? name : "");
     uint16_t counted =
         reference(r, n, "count", t, first, PropertyParamFixedCount, PropertyParamCount, &f.flags);
     if (f.flags & (PropertyParamFixedCount | PropertyParamCount))
@@ -349,7 +341,7 @@ static void read_field(struct reader *r, const xmlNode *n, struct template *t, u
     f.out =
         out && manifest_word(WORD_OUT, out, &value) ? (uint16_t) value : manifest_default_out(f.in);
     const char *map = attribute(r, n, "map");
-    f.map = kept(map);
+    f.map = text_of(map);
     t->fields[t->n++] = f;
 }
 
@@ -594,7 +586,7 @@ int manifest_read(const void *xml, size_t size, struct manifest **ret, const cha
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct reader r = {0};
 
-    if (size == 0 || size > XML_MAX) {
+    if (size == 0 || size > ETW_MANIFEST_MAX) {
         *ret_why = "it is empty, or too large";
         return -EBADMSG;
     }

@@ -15,12 +15,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "base/utf16.h"
 #include "base/winerror.h"
 #include "internal.h"
 #include "manifest.h"
-
-#define MANIFEST_FILE_MAX (32u << 20)
 
 struct loaded {
     struct loaded *next;
@@ -93,7 +92,7 @@ static int read_file(int dir, const char *name, char **ret, size_t *ret_size)
         return -errno;
     if (!S_ISREG(st.st_mode))
         return -EBADMSG;
-    if (st.st_size > MANIFEST_FILE_MAX)
+    if (st.st_size > ETW_MANIFEST_MAX)
         return -EFBIG;
     _cleanup_free_ char *data = malloc((size_t) st.st_size + 1);
     if (!data)

@@ -9,14 +9,9 @@
 
 #include "base/cleanup.h"
 #include "base/utf16.h"
+#include "etl/tracelogging.h"
 #include "internal.h"
 #include "schema.h"
-
-/* Structs in structs, as the reader of self-describing events takes them. */
-#define DEPTH_MAX 8
-/* Elements that take no bytes (a struct without members, an empty text at the end) cost time
- * without data: one event has no more honest ones than this. */
-#define STEPS_MAX 200000u
 
 #define WHOLE 0xFFFFFFFFu
 
@@ -55,10 +50,10 @@ static int pass_element(struct walk *w, uint32_t index, unsigned depth)
     uint32_t length = f->length, size;
     int r;
 
-    if (++w->steps > STEPS_MAX)
+    if (++w->steps > ETL_TL_TOKENS_MAX)
         return -EBADMSG;
     if (f->flags & PropertyStruct) {
-        if (depth == DEPTH_MAX || (uint32_t) f->first + f->members > w->s->n)
+        if (depth == ETL_TL_DEPTH_MAX || (uint32_t) f->first + f->members > w->s->n)
             return -EBADMSG;
         for (uint32_t m = 0; m < f->members; m++) {
             r = pass_field(w, f->first + m, depth + 1);
@@ -122,7 +117,7 @@ static uint32_t find(struct walk *w, const PROPERTY_DATA_DESCRIPTOR *d, ULONG n,
         bool last = level + 1 == n;
         uint32_t i;
 
-        if (!d->PropertyName || level == DEPTH_MAX)
+        if (!d->PropertyName || level == ETL_TL_DEPTH_MAX)
             return ERROR_INVALID_PARAMETER;
         name = etw_utf16_dup_utf8((const void *) (uintptr_t) d->PropertyName, SIZE_MAX);
         if (!name)
