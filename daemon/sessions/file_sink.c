@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "behind.h"
 #include "internal.h"
 #include "io/loop.h"
 #include "io/worker.h"
@@ -60,6 +61,7 @@ struct file_sink {
     bool trouble_told;
     uint64_t tell_after;
     uint64_t committed;
+    struct behind *behind; /* NULL: the kernel alone says when pages go */
     uint64_t next_ticket;
     struct waiter *waiters;
     /* The first buffer. */
@@ -124,6 +126,7 @@ struct file_sink *file_sink_free(struct file_sink *f)
         return NULL;
     worker_close(f->worker, f->fd);
     loop_timer_free(f->header_timer);
+    behind_free(f->behind);
     while (f->waiters) {
         struct waiter *w = f->waiters;
         f->waiters = w->next;
@@ -132,6 +135,16 @@ struct file_sink *file_sink_free(struct file_sink *f)
     free(f->header);
     free(f);
     return NULL;
+}
+
+int file_sink_write_behind(struct file_sink *f, const struct etw_conf *conf)
+{
+    uint64_t cache = (uint64_t) conf->file_cache_mb << 20;
+    uint64_t interval_ns = conf->sync_interval * ETW_NSEC_PER_SEC;
+
+    if (cache == 0 && interval_ns == 0)
+        return 0;
+    return behind_new(f->loop, f->syncer, f->fd, cache, interval_ns, &f->behind);
 }
 
 void file_sink_write_by(struct file_sink *f, struct worker *w)
@@ -252,6 +265,8 @@ static void header_written(int result, void *userdata)
             log_warning("session '%s': file '%s': the final header could not be written: %s",
                         f->session->properties.name, f->session->properties.log_file,
                         strerror(-result));
+        if (f->behind)
+            behind_end(f->behind);
         f->on_worker = true;
         if (worker_submit(f->syncer, close_run, close_done, f) < 0) {
             close_run(f);
@@ -312,8 +327,11 @@ static bool waiter_ready(struct file_sink *f)
 
 static void settle(struct file_sink *f, uint32_t index, bool lost)
 {
-    if (!lost)
+    if (!lost) {
+        if (f->behind)
+            behind_wrote(f->behind, f->committed, f->buffer_bytes);
         f->committed += f->buffer_bytes;
+    }
     session_buffer_done(f->session, index, lost);
 }
 

@@ -18,6 +18,7 @@
 
 #include "etl/build.h"
 
+struct etw_conf;
 struct file_sink;
 struct loop;
 struct session;
@@ -31,6 +32,9 @@ int file_sink_new(struct loop *l, struct worker *w, struct worker *syncer, struc
                   int fd, struct file_sink **ret);
 /* This worker writes, instead of the loop's ring. */
 void file_sink_write_by(struct file_sink *f, struct worker *w);
+/* Before the first buffer: how long what is written stays in the page cache, and when it is on the
+ * disk at the latest; see behind.h. */
+int file_sink_write_behind(struct file_sink *f, const struct etw_conf *conf);
 /* No write and no job may be under way: after file_sink_close(), or before file_sink_open(). */
 struct file_sink *file_sink_free(struct file_sink *f);
 

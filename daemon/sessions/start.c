@@ -259,6 +259,11 @@ static void check_done(void *userdata)
         start_fail_errno(op, r, "no memory for the session's log file");
         return;
     }
+    r = file_sink_write_behind(s->sink, ss->env.conf);
+    if (r < 0) {
+        start_fail_errno(op, r, "no memory for the session's log file");
+        return;
+    }
     if (!op->trusted)
         file_sink_write_by(s->sink, s->workers->files);
     r = keep_files(ss->keeper, s);

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "etwd_events.h"
+#include "file_sink.h"
 #include "io/loop.h"
 #include "io/uid_workers.h"
 #include "keep.h"
@@ -35,6 +36,8 @@ static int take_over(struct sessions *ss, uint64_t handle, const void *image, si
         return r;
     }
     r = keep_load_sink(ss->keeper, s);
+    if (r == 0)
+        r = file_sink_write_behind(s->sink, ss->env.conf);
     if (r < 0) {
         table_remove(ss, s);
         return r;

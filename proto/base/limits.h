@@ -210,6 +210,12 @@
     CONF(DirectIO, direct_io, 0, 0, 1,                                                             \
          "1: log files bypass the page cache where alignment allows: more CPU, other files stay "  \
          "cached")                                                                                 \
+    CONF(FileCacheMB, file_cache_mb, 4, 0, 1048576,                                                \
+         "of each log file, the newest part: what is older is dropped from the page cache, which " \
+         "belongs to the machine's programs; 0: the kernel decides")                               \
+    CONF(SyncInterval, sync_interval, 30, 0, 86400,                                                \
+         "seconds until what was written to a log file is on the disk, at most; 0: the kernel "    \
+         "decides")                                                                                \
     CONF(PassIntervalUs, pass_interval_us, 3000, 200, 100000,                                      \
          "between router passes while a kernel session runs")                                      \
     CONF(ImageTimeoutMs, image_timeout_ms, 2000, 10, 60000,                                        \

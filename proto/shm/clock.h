@@ -25,7 +25,8 @@ static inline uint64_t shm_ticks(void)
     return __builtin_ia32_rdtsc();
 }
 
-static inline bool shm_clock_read(const struct shm_clock *c, bool fences, uint64_t *ret_ns)
+static inline __attribute__((always_inline)) bool shm_clock_read(const struct shm_clock *c,
+                                                                 bool fences, uint64_t *ret_ns)
 {
     uint32_t sequence = atomic_load_explicit(&c->sequence, memory_order_acquire);
     uint64_t tsc0;
@@ -64,7 +65,8 @@ static inline bool shm_clock_read(const struct shm_clock *c, bool fences, uint64
 
 /* The time of the event begun, for ring.h: by the line where it is good, else by clock_gettime();
  * *ret_flags are the flags for the record's prefix. */
-static inline uint64_t shm_writer_now(struct shm_writer *w, uint8_t *ret_flags)
+static inline __attribute__((always_inline)) uint64_t shm_writer_now(struct shm_writer *w,
+                                                                     uint8_t *ret_flags)
 {
     uint64_t now;
 

@@ -75,6 +75,7 @@ struct event {
     uint16_t traits_size;
     uint16_t flags;
     bool typed;       /* some descriptors are not data */
+    ULONG first;      /* those before it are metadata */
     uint32_t payload; /* bytes */
 };
 
@@ -123,6 +124,24 @@ static __attribute__((noinline)) uint32_t event_piece(const struct registration 
     return ERROR_SUCCESS;
 }
 
+/* The two descriptors that TraceLoggingWrite begins with, provider's and event's metadata, by their
+ * whole third word: both reserved bytes are 0. */
+static inline void event_metadata(const struct registration *r, struct event *e)
+{
+    const EVENT_DATA_DESCRIPTOR *d = e->data;
+
+    if (e->n < 2 || d[0].Reserved != EVENT_DATA_DESCRIPTOR_TYPE_PROVIDER_METADATA ||
+        d[1].Reserved != EVENT_DATA_DESCRIPTOR_TYPE_EVENT_METADATA || !r->types ||
+        d[0].Size > ETW_EVENT_MAX || d[1].Size > ETW_EVENT_MAX)
+        return;
+    e->traits = (const void *) (uintptr_t) d[0].Ptr;
+    e->traits_size = (uint16_t) d[0].Size;
+    e->metadata = (const void *) (uintptr_t) d[1].Ptr;
+    e->metadata_size = (uint16_t) d[1].Size;
+    e->typed = true;
+    e->first = 2;
+}
+
 /* Looks at the pieces; *ret_size is the event's without what slots ask for. */
 static inline uint32_t event_measure(const struct registration *r, struct event *e,
                                      uint32_t *ret_size)
@@ -130,7 +149,8 @@ static inline uint32_t event_measure(const struct registration *r, struct event 
     uint64_t payload = 0;
     uint64_t size = sizeof(struct etl_event_header);
 
-    for (ULONG i = 0; i < e->n; i++) {
+    event_metadata(r, e);
+    for (ULONG i = e->first; i < e->n; i++) {
         const EVENT_DATA_DESCRIPTOR *d = &e->data[i];
         if (__builtin_expect(d->Reserved != 0, 0)) {
             bool plain;
@@ -162,6 +182,18 @@ static inline uint32_t event_measure(const struct registration *r, struct event 
     return ERROR_SUCCESS;
 }
 
+/* Data of an item: some dozen bytes, for which a call of memcpy(3) takes longer than the copy. */
+static inline void item_data_put(uint8_t *at, const uint8_t *data, uint32_t size)
+{
+    if (size > 64 || size < 8) {
+        memcpy(at, data, size);
+        return;
+    }
+    for (uint32_t i = 0; i + 8 <= size; i += 8)
+        memcpy(at + i, data + i, 8);
+    memcpy(at + size - 8, data + size - 8, 8);
+}
+
 static inline uint8_t *item_put(uint8_t *at, uint16_t type, const void *data, uint16_t size,
                                 uint16_t **last)
 {
@@ -171,15 +203,14 @@ static inline uint8_t *item_put(uint8_t *at, uint16_t type, const void *data, ui
     memset(at + whole - 8, 0, 8); /* the padding, and a header without data whole */
     *h = (struct etl_item_header){
         .size = (uint16_t) whole, .type = type, .linkage = 0, .data_size = size};
-    memcpy(h + 1, data, size);
+    item_data_put((uint8_t *) (h + 1), data, size);
     if (*last)
         **last = 1;
     *last = &h->linkage;
     return at + whole;
 }
 
-static __attribute__((noinline)) uint8_t *items_put(uint8_t *at, const struct event *e,
-                                                    const uint64_t *key)
+static inline uint8_t *items_put(uint8_t *at, const struct event *e, const uint64_t *key)
 {
     uint16_t *last = NULL;
 
@@ -196,35 +227,24 @@ static __attribute__((noinline)) uint8_t *items_put(uint8_t *at, const struct ev
 
 static inline void bytes_put(uint8_t *at, const void *data, size_t size)
 {
-    switch (size) {
-    case 1:
-        *at = *(const uint8_t *) data;
-        break;
-    case 2:
-        memcpy(at, data, 2);
-        break;
-    case 4:
-        memcpy(at, data, 4);
-        break;
-    case 8:
-        memcpy(at, data, 8);
-        break;
-    case 12:
-        memcpy(at, data, 12);
-        break;
-    case 16:
-        memcpy(at, data, 16);
-        break;
-    default:
-        memcpy(at, data, size);
-        break;
+    const uint8_t *from = data;
+
+    /* Two copies that may overlap, instead of a jump by the size. */
+    if (size >= 8 && size <= 16) {
+        memcpy(at, from, 8);
+        memcpy(at + size - 8, from + size - 8, 8);
+    } else if (size >= 4 && size < 8) {
+        memcpy(at, from, 4);
+        memcpy(at + size - 4, from + size - 4, 4);
+    } else {
+        memcpy(at, from, size);
     }
 }
 
 static inline __attribute__((always_inline)) void
 payload_put(uint8_t *at, const struct registration *r, const struct event *e)
 {
-    for (ULONG i = 0; i < e->n; i++) {
+    for (ULONG i = e->first; i < e->n; i++) {
         const EVENT_DATA_DESCRIPTOR *d = &e->data[i];
         if (__builtin_expect(d->Reserved != 0, 0) && e->typed && d->Reserved1 == 0 &&
             d->Reserved2 == 0 && d->Type != EVENT_DATA_DESCRIPTOR_TYPE_NONE)
