@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the libraries into a folder of its own, builds windows_consumer.c against them with what
+# pkg-config says, as C11 and C++17 without a warning, and compares what it prints of real files
+# with `etwctl dump` (ETW_SAMPLES; skipped without it). Prints TAP.
+#
+#   windows-consumer.sh CC CXX SOURCE COMPARE BUILD_ROOT SANITIZERS
+# SANITIZERS: what the libraries were built with, "none" or "address,undefined".
+set -eu
+cc=$1 cxx=$2 source=$3 compare=$4 build=$5 sanitize=$6
+[ "$sanitize" = none ] && sanitize='' || sanitize=-fsanitize=$sanitize
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+n=0
+failed=0
+
+result() {
+    name=$1
+    shift
+    n=$((n + 1))
+    if "$@" >"$dir/errors" 2>&1; then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        sed 's/^/# /' "$dir/errors" | head -30
+        failed=1
+    fi
+}
+
+result 'install' meson install -C "$build" --no-rebuild --quiet --destdir "$dir/root" \
+    --tags devel,runtime
+pc=$(find "$dir/root" -name libtdh.pc)
+export PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$dir/root"
+result 'pkg-config' pkg-config --print-errors --exists 'libetw >= 0.1' 'libtdh >= 0.1'
+cflags=$(pkg-config --cflags libetw libtdh)
+libs=$(pkg-config --libs libetw libtdh)
+lib=$(dirname "$(find "$dir/root" -name 'libetw.so.0')")
+
+# shellcheck disable=SC2317 # called through result
+same() {
+    LD_LIBRARY_PATH=$lib "$1" "$2" >"$dir/printed" || return 1
+    "${PYTHON:-python3}" "$compare" "${ETWCTL:?}" "$2" "$dir/printed"
+}
+
+warnings='-Wall -Wextra -Wconversion -Werror'
+for standard in c11 c++17; do
+    case $standard in
+    c++*) compiler=$cxx language=c++ ;;
+    *) compiler=$cc language=c ;;
+    esac
+    program=$dir/windows_consumer-$standard
+    # shellcheck disable=SC2086
+    result "build ($standard)" $compiler -x $language -std=$standard $warnings $sanitize $cflags \
+        "$source" -x none $libs -o "$program"
+    for file in pv-primitive-types s4-sih s4-windowsupdate; do
+        if [ -n "${ETW_SAMPLES:-}" ]; then
+            result "$file ($standard)" same "$program" "$ETW_SAMPLES/$file.etl"
+        else
+            n=$((n + 1))
+            echo "ok $n - $file ($standard) # SKIP ETW_SAMPLES is not set"
+        fi
+    done
+done
+
+echo "1..$n"
+exit $failed
