@@ -24,12 +24,13 @@ struct type {
 };
 
 static const struct type types[] = {
-    [ETL_T_u8] = {"u8", 1},      [ETL_T_i8] = {"i8", 1},   [ETL_T_u16] = {"u16", 2},
-    [ETL_T_i16] = {"i16", 2},    [ETL_T_u32] = {"u32", 4}, [ETL_T_i32] = {"i32", 4},
-    [ETL_T_u64] = {"u64", 8},    [ETL_T_i64] = {"i64", 8}, [ETL_T_hex64] = {"hex64", 8},
-    [ETL_T_ptr] = {"ptr", 8},    [ETL_T_ft] = {"ft", 8},   [ETL_T_wch] = {"wch", 2},
-    [ETL_T_guid] = {"guid", 16}, [ETL_T_sid] = {"sid", 0}, [ETL_T_asz] = {"asz", 0},
-    [ETL_T_wsz] = {"wsz", 0},    [ETL_T_bin] = {"bin", 0},
+    [ETL_T_u8] = {"u8", 1},       [ETL_T_i8] = {"i8", 1},   [ETL_T_u16] = {"u16", 2},
+    [ETL_T_i16] = {"i16", 2},     [ETL_T_u32] = {"u32", 4}, [ETL_T_i32] = {"i32", 4},
+    [ETL_T_u64] = {"u64", 8},     [ETL_T_i64] = {"i64", 8}, [ETL_T_hex64] = {"hex64", 8},
+    [ETL_T_ptr] = {"ptr", 8},     [ETL_T_ft] = {"ft", 8},   [ETL_T_wch] = {"wch", 2},
+    [ETL_T_guid] = {"guid", 16},  [ETL_T_sid] = {"sid", 0}, [ETL_T_asz] = {"asz", 0},
+    [ETL_T_wsz] = {"wsz", 0},     [ETL_T_bin] = {"bin", 0}, [ETL_T_stamp] = {"stamp", 8},
+    [ETL_T_ticks] = {"ticks", 8},
 };
 
 static const char *header_name(unsigned type)

@@ -188,7 +188,7 @@ static void start_help(const char *verb)
            "      --buffers MIN[:MAX]  number of buffers\n"
            "      --max-size M         of the file, in MiB or with K, M, G; then logging ends\n"
            "      --flush-timer T      write buffers at least this often\n"
-           "      --clock qpc          the clock of the time stamps\n",
+           "      --clock C            of the time stamps: qpc (the default), system, cycle\n",
            verb,
            record ? "--kernel | -p PROVIDER -o FILE -- COMMAND [ARGUMENT]..."
                   : "NAME -o FILE | --kernel -o FILE",

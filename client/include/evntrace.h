@@ -59,7 +59,7 @@ ETW_API extern const GUID UdpIpGuid;
  *   ERROR_NOT_ENOUGH_MEMORY, ERROR_TOO_MANY_OPEN_FILES
  *                                 in this process
  *   ERROR_NO_SYSTEM_RESOURCES     a limit of etwd is reached
- *   ERROR_NOT_SUPPORTED           a mode, clock or kernel flag that is documented but that this
+ *   ERROR_NOT_SUPPORTED           a mode or kernel flag that is documented but that this
  *                                 version does not have
  */
 
@@ -71,7 +71,8 @@ ETW_API extern const GUID UdpIpGuid;
  * InstanceName  the session's name, 1 to 1024 characters. Names are compared without regard to
  * case. KERNEL_LOGGER_NAME makes it the kernel logger, whatever Wnode.Guid says. Properties    in:
  * see the structure. Wnode.Flags must have WNODE_FLAG_TRACED_GUID; a zero Wnode.Guid is replaced by
- * a new one; Wnode.ClientContext is the clock (0: 1, QPC). LogFileMode 0 with a file name is
+ * a new one; Wnode.ClientContext is the clock (0: 1, QPC; 3, CPU cycles, becomes 2, the system
+ * time, where there is no counter of one rate). LogFileMode 0 with a file name is
  * EVENT_TRACE_FILE_MODE_SEQUENTIAL. out, on success: Wnode.HistoricalContext (the handle),
  * Wnode.Guid and all members as the daemon adjusted them; the name at LoggerNameOffset. Untouched
  * on failure.

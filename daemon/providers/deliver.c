@@ -244,6 +244,8 @@ static void put_changed(struct deliver *d, const struct deliver_record *r, struc
     if (to > items)
         memset(items + last + offsetof(struct etl_item_header, linkage), 0, sizeof(uint16_t));
     payload_put(d, r, d->payload, to);
+    if (session_converts(s))
+        session_convert_stamp(s, p, r->stamp);
 }
 
 static void put(struct deliver *d, const struct deliver_record *r, const struct table_slot *slot)
@@ -253,8 +255,11 @@ static void put(struct deliver *d, const struct deliver_record *r, const struct 
         return;
     }
     uint8_t *p = session_reserve(slot->session, r->prefix->cpu, r->stamp, d->size);
-    if (p)
-        payload_put(d, r, 0, p);
+    if (!p)
+        return;
+    payload_put(d, r, 0, p);
+    if (session_converts(slot->session))
+        session_convert_stamp(slot->session, p, r->stamp);
 }
 
 void deliver_event(struct deliver *d, const struct deliver_record *r)

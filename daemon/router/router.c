@@ -380,24 +380,27 @@ uint64_t router_time(const struct router *r)
     return etw_clock_boottime();
 }
 
-static inline void deliver(struct session *s, uint16_t cpu, uint64_t stamp, const void *event,
-                           uint32_t size)
+static inline void deliver(struct session *s, enum etl_row row, uint16_t cpu, uint64_t stamp,
+                           const void *event, uint32_t size)
 {
     void *p = session_reserve(s, cpu, stamp, size);
-    if (p)
-        memcpy(p, event, size);
+    if (!p)
+        return;
+    memcpy(p, event, size);
+    if (session_converts(s))
+        session_convert(s, row, p, size, stamp);
 }
 
 void router_emit(struct router *r, enum etl_row row, uint16_t cpu, uint64_t stamp,
                  const void *event, uint32_t size, struct session *only)
 {
     if (only) {
-        deliver(only, cpu, stamp, event, size);
+        deliver(only, row, cpu, stamp, event, size);
         return;
     }
     const struct route *t = &r->routes[row];
     for (size_t i = 0; i < t->n; i++)
-        deliver(t->sessions[i], cpu, stamp, event, size);
+        deliver(t->sessions[i], row, cpu, stamp, event, size);
 }
 
 /* Size of the event in a final record, or 0 when the record cannot hold what it says. */
@@ -454,7 +457,7 @@ static void take(struct router *r, struct router_source *s, const struct etl_rec
     }
     const struct route *t = &r->routes[row];
     for (size_t i = 0; i < t->n; i++)
-        deliver(t->sessions[i], rec->cpu, stamp, event, size);
+        deliver(t->sessions[i], (enum etl_row) row, rec->cpu, stamp, event, size);
 }
 
 /* ---- the merge ---- */

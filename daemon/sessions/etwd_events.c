@@ -108,8 +108,11 @@ static void write_event(struct session *s, struct etl_writer *w, enum etl_row ro
     if (size <= 0)
         return; /* cannot be: the texts are bounded */
     void *p = session_reserve(s, 0, stamp, (uint32_t) size);
-    if (p)
-        memcpy(p, w->data, (size_t) size);
+    if (!p)
+        return;
+    memcpy(p, w->data, (size_t) size);
+    if (session_converts(s))
+        session_convert(s, row, p, (uint32_t) size, stamp);
 }
 
 static void write_clock_sync(struct session *s, uint64_t stamp, enum clock_sync_reason reason)
@@ -142,7 +145,7 @@ void etwd_events_begin(struct etwd_events *e, struct session *s)
                         e->uts.machine, e->uts.version);
         etl_event_begin(&w, ETL_ROW_EventTrace_BuildInfo);
         etl_put_asz(&w, text, SIZE_MAX);
-        write_event(s, &w, ETL_ROW_EventTrace_BuildInfo, s->start_raw);
+        write_event(s, &w, ETL_ROW_EventTrace_BuildInfo, s->line.start_boottime);
         w = (struct etl_writer){.data = memory, .cap = sizeof(memory)};
     }
     etl_event_begin(&w, ETL_ROW_LinuxEtwd_MachineInfo);
@@ -153,8 +156,8 @@ void etwd_events_begin(struct etwd_events *e, struct session *s)
     etl_put_asz(&w, e->os_name, SIZE_MAX);
     etl_put_asz(&w, e->boot_id, SIZE_MAX);
     etl_put_asz(&w, ETWD_VERSION, SIZE_MAX);
-    write_event(s, &w, ETL_ROW_LinuxEtwd_MachineInfo, s->start_raw);
-    write_clock_sync(s, s->start_raw, CLOCK_SYNC_START);
+    write_event(s, &w, ETL_ROW_LinuxEtwd_MachineInfo, s->line.start_boottime);
+    write_clock_sync(s, s->line.start_boottime, CLOCK_SYNC_START);
 }
 
 void etwd_events_mark(struct session *s, uint64_t stamp, const char *text)

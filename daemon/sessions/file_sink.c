@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "behind.h"
+#include "clock.h"
 #include "internal.h"
 #include "io/loop.h"
 #include "io/worker.h"
@@ -207,7 +208,7 @@ static void totals_now(const struct file_sink *f, struct etl_logfile_totals *ret
     if (s->refresh)
         s->refresh(s);
     *ret = (struct etl_logfile_totals){
-        .end_time = f->header_final ? etw_filetime_now() : 0,
+        .end_time = f->header_final ? session_clock_filetime(s) : 0,
         .buffers_written = (uint32_t) (f->committed / f->buffer_bytes),
         .events_lost = session_events_lost(s),
         .buffers_lost = s->counters.log_buffers_lost,

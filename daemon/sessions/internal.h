@@ -11,6 +11,7 @@
 
 #include "session.h"
 
+#include "base/clock.h"
 #include "buffers.h"
 #include "etl/build.h"
 
@@ -32,6 +33,7 @@ enum session_state { SESSION_STARTING, SESSION_RUNNING, SESSION_STOPPING };
 
 struct session {
     /* The hot half. */
+    struct session_head head;
     uint32_t buffer_bytes;
     uint32_t n_streams;
     bool single; /* one stream for all CPUs */
@@ -81,8 +83,8 @@ struct session {
     uint64_t connection; /* that it is bound to */
     uint32_t owner_uid;
     uint32_t owner_pid;
-    uint64_t start_raw;      /* stamp of the log-file header */
-    uint64_t start_filetime; /* the same moment */
+    struct etw_clock_line line; /* of its stamps; start_raw: the log-file header's */
+    uint64_t start_filetime;    /* the same moment */
     uint64_t file_dev, file_ino;
     bool has_file;
     /* The table's. */

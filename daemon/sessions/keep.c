@@ -41,7 +41,7 @@ _Static_assert(sizeof(struct stream_image) == 24, "part of the format");
 struct session_image {
     uint64_t generation;
     uint64_t connection;
-    uint64_t start_raw;
+    struct etw_clock_line line;
     uint64_t start_filetime;
     uint64_t file_dev, file_ino;
     int64_t next_sequence;
@@ -70,6 +70,7 @@ struct session_image {
     uint8_t reserved[7];
     struct stream_image late[ETWD_LATE_BUFFERS];
 };
+_Static_assert(sizeof(struct etw_clock_line) == 24, "part of the format");
 _Static_assert(sizeof(struct session_counters) == 112, "part of the format");
 _Static_assert(sizeof(struct session_image) % 8 == 0, "part of the format");
 
@@ -103,7 +104,7 @@ static void head_make(const struct session *s, struct session_image *ret)
     memset(ret, 0, sizeof(*ret)); /* padding too: it is compared */
     ret->generation = s->generation;
     ret->connection = s->connection;
-    ret->start_raw = s->start_raw;
+    ret->line = s->line;
     ret->start_filetime = s->start_filetime;
     ret->file_dev = s->file_dev;
     ret->file_ino = s->file_ino;
@@ -411,7 +412,8 @@ static int head_take(struct session *s, const struct session_image *i, uint64_t 
 {
     s->generation = i->generation;
     s->connection = i->connection;
-    s->start_raw = i->start_raw;
+    s->line = i->line;
+    s->head.converts = s->line.type == ETW_CLOCK_SYSTEM || s->line.type == ETW_CLOCK_CYCLE;
     s->start_filetime = i->start_filetime;
     s->file_dev = i->file_dev;
     s->file_ino = i->file_ino;

@@ -109,10 +109,6 @@ static int later_check(const struct session_properties *p, struct refusal *refus
     if (!p->log_file && (p->log_file_mode & ETL_MODE_REAL_TIME))
         return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
                       "this etwd does not have real-time delivery yet; name a log file");
-    if (p->clock == ETW_CLOCK_SYSTEM || p->clock == ETW_CLOCK_CYCLE)
-        return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
-                      "this etwd does not have the %s as a session's clock yet",
-                      p->clock == ETW_CLOCK_SYSTEM ? "system time" : "cycle counter");
     if (p->v2_options != 0)
         return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
                       "this etwd does not have V2Options (0x%llx) yet",

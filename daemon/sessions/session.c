@@ -167,7 +167,7 @@ static void stream_close(struct session *s, struct stream *st, uint64_t now, uin
     b->events = st->events;
     b->flags = (uint16_t) (ETL_BUFFER_PROC_INDEX | flags | s->pending_flags);
     s->pending_flags = 0;
-    etl_buffer_close(st->data, st->end, now, b->flags);
+    etl_buffer_close(st->data, st->end, etw_clock_line_raw(&s->line, now), b->flags);
     st->buffer = BUFFER_NONE;
     st->data = NULL;
     st->end = s->buffer_bytes;

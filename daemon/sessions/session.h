@@ -16,6 +16,11 @@
 struct session;
 struct sessions;
 
+/* What those who put events into a session look at first: a session begins with it. */
+struct session_head {
+    bool converts; /* its stamps are not CLOCK_BOOTTIME: session_convert() each event */
+};
+
 enum loss_cause {
     LOSS_RING_FULL,
     LOSS_NESTED,
@@ -75,6 +80,18 @@ uint32_t session_inert_flags(const struct session *s);
  * last. The event must be complete before the next call. NULL uncounted: the session is at its
  * end (its file has the maximum size, or it has been flushed for the last time). */
 void *session_reserve(struct session *s, uint16_t cpu, uint64_t stamp, uint32_t size);
+
+/* Whether what has been put where session_reserve() said needs session_convert(). */
+static inline bool session_converts(const struct session *s)
+{
+    return ((const struct session_head *) s)->converts;
+}
+/* Brings an event that was just put there, with its header and `stamp`, to the session's clock: the
+ * header's stamp and the payload fields of its row that hold times. */
+void session_convert(const struct session *s, enum etl_row row, void *event, uint32_t size,
+                     uint64_t stamp);
+/* The same for an event of a program: its payload is its own. */
+void session_convert_stamp(const struct session *s, void *event, uint64_t stamp);
 
 /* Buffers that can still be opened before events are lost: who writes much at once (rundown) stops
  * when few are left, and goes on when the loop has written some. */

@@ -50,6 +50,7 @@ int sessions_new(const struct sessions_env *env, struct sessions **ret)
     if (!ss)
         return -ENOMEM;
     ss->env = *env;
+    session_clocks_init(&ss->clocks, env->cpu_mhz);
     r = generation_find(ss);
     if (r == 0 && state_kept(env->state))
         r = keeper_new(env->loop, env->state, &ss->keeper);

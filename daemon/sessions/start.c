@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/utf16.h"
 #include "base/winerror.h"
+#include "clock.h"
 #include "etwd_events.h"
 #include "file_sink.h"
 #include "io/files.h"
@@ -174,18 +175,17 @@ static void start_attached(int result, void *userdata)
         start_fail_errno(op, result, "the kernel's probes could not be attached");
         return;
     }
-    uint64_t wall = etw_clock_ns(CLOCK_REALTIME), since_boot = etw_clock_boottime();
     struct etl_logfile_params lf = {
         .buffer_size = s->buffer_bytes,
         .processors = ss->env.online,
         .maximum_file_size = s->properties.maximum_file_size,
         .log_file_mode = s->properties.log_file_mode,
-        .boot_time = etw_filetime_from_unix_ns(wall - since_boot),
+        .boot_time = s->start_filetime - s->line.start_boottime / 100,
         .start_time = s->start_filetime,
-        .start_raw = s->start_raw,
-        .frequency = ETW_NSEC_PER_SEC,
+        .start_raw = s->line.start_raw,
+        .frequency = session_clock_frequency(s),
         .clock_type = s->properties.clock,
-        .cpu_mhz = ss->env.cpu_mhz,
+        .cpu_mhz = s->line.cpu_mhz,
         .tid = s->owner_pid,
         .pid = s->owner_pid,
         .logger_id = s->id,
@@ -278,8 +278,7 @@ static void check_done(void *userdata)
         start_fail_errno(op, r, "the session could not be handed to the service manager");
         return;
     }
-    s->start_raw = etw_clock_boottime();
-    s->start_filetime = etw_filetime_now();
+    session_clock_start(&ss->clocks, s);
     etwd_events_begin(ss->events, s);
     if (!s->kernel) {
         start_attached(0, op);
@@ -321,6 +320,8 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
     _cleanup_free_ char *folded = NULL;
     r = session_properties_adjust(&req->properties, req->kernel_call, ss->env.online, ss->env.conf,
                                   &op->plan, &op->refusal);
+    if (r == 0)
+        req->properties.clock = session_clock_choose(&ss->clocks, req->properties.clock);
     if (r == 0 && op->plan.kernel)
         for (size_t i = 0; i < req->n_stacks && r == 0; i++)
             r = session_stack_check(&req->stacks[i].guid, req->stacks[i].type, op->plan.masks,

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "clock.h"
 #include "internal.h"
 #include "sessions.h"
 
@@ -24,6 +25,7 @@ struct sessions {
     uint64_t *next_generation;     /* in a block of the state */
     struct session_keeper *keeper; /* NULL: a successor gets nothing */
     struct etwd_events *events;
+    struct session_clocks clocks;
     bool shutting_down;
     void (*shutdown_done)(void *userdata);
     void *shutdown_userdata;

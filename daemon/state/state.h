@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 
 struct state;
 

@@ -116,6 +116,53 @@ uint64_t etw_timebase_raw(const struct etw_timebase *tb, uint64_t filetime)
     return saturate(tb->start_raw + ceil_div(product, ETW_FILETIME_PER_SEC));
 }
 
+uint64_t etw_clock_line_ticks(const struct etw_clock_line *line, uint64_t ns)
+{
+    switch (line->type) {
+    case ETW_CLOCK_SYSTEM:
+        return ns / FILETIME_NS;
+    case ETW_CLOCK_CYCLE:
+        return ns / 1000 * line->cpu_mhz + ns % 1000 * line->cpu_mhz / 1000;
+    default:
+        return ns;
+    }
+}
+
+uint64_t etw_clock_line_raw(const struct etw_clock_line *line, uint64_t boottime)
+{
+    uint64_t ticks;
+
+    if (line->type != ETW_CLOCK_SYSTEM && line->type != ETW_CLOCK_CYCLE)
+        return boottime;
+    if (boottime >= line->start_boottime)
+        return line->start_raw + etw_clock_line_ticks(line, boottime - line->start_boottime);
+    /* Before the start: what describes the past. Down, as above: one tick more when it is not
+     * whole. */
+    uint64_t before = line->start_boottime - boottime;
+    ticks = etw_clock_line_ticks(line, before);
+    if (line->type == ETW_CLOCK_SYSTEM ? before % FILETIME_NS != 0
+                                       : before % 1000 * line->cpu_mhz % 1000 != 0)
+        ticks++;
+    return ticks < line->start_raw ? line->start_raw - ticks : 0;
+}
+
+void etw_clock_read_both(uint64_t *ret_boottime, uint64_t *ret_realtime)
+{
+    uint64_t best = UINT64_MAX;
+
+    /* Being put off between two readings shows as a distance between the outer ones. */
+    for (int i = 0; i < 10 && best > 2000; i++) {
+        uint64_t before = etw_clock_boottime();
+        uint64_t realtime = etw_clock_ns(CLOCK_REALTIME);
+        uint64_t after = etw_clock_boottime();
+        if (after - before < best) {
+            best = after - before;
+            *ret_boottime = before + best / 2;
+            *ret_realtime = realtime;
+        }
+    }
+}
+
 static char *format_time(time_t seconds, uint32_t nanoseconds, char buf[ETW_RFC3339_MAX])
 {
     struct tm tm;

@@ -56,6 +56,25 @@ uint64_t etw_timebase_unix_ns(const struct etw_timebase *tb, uint64_t raw);
 /* The smallest raw stamp whose FILETIME is >= filetime. */
 uint64_t etw_timebase_raw(const struct etw_timebase *tb, uint64_t filetime);
 
+/* What turns CLOCK_BOOTTIME into the clock of a file: one straight line from the moment the file
+ * began. It does not follow the wall clock when somebody sets that one, since stamps of one buffer
+ * must not go backwards; the cycle counter has the rate that the header states, a whole number of
+ * MHz, so that readers get the right times. */
+struct etw_clock_line {
+    uint32_t type;    /* enum etw_clock_type */
+    uint32_t cpu_mhz; /* of ETW_CLOCK_CYCLE */
+    uint64_t start_boottime;
+    uint64_t start_raw; /* the same moment in the clock */
+};
+
+/* CLOCK_BOOTTIME in the clock: rounded down, never falling with it; saturates at 0. */
+uint64_t etw_clock_line_raw(const struct etw_clock_line *line, uint64_t boottime);
+/* A time of `ns` in ticks of the clock, rounded down. */
+uint64_t etw_clock_line_ticks(const struct etw_clock_line *line, uint64_t ns);
+
+/* Both clocks at one moment, as near as a few tries get them. */
+void etw_clock_read_both(uint64_t *ret_boottime, uint64_t *ret_realtime);
+
 /* "2026-11-30T21:11:00.123456789Z" */
 #define ETW_RFC3339_MAX 40
 char *etw_rfc3339(uint64_t unix_ns, char buf[ETW_RFC3339_MAX]);

@@ -271,6 +271,8 @@ static uint8_t tl_in_type(enum etl_field_type type)
     case ETL_T_i64:
         return 9;
     case ETL_T_u64:
+    case ETL_T_stamp:
+    case ETL_T_ticks:
         return 10;
     case ETL_T_bin:
         return 14;

@@ -5,7 +5,10 @@
  */
 #include "classes.h"
 
+#include <string.h>
+
 #include "../base/cleanup.h"
+#include "../base/clock.h"
 
 /* Pass 1: the fields of each layout. */
 #define LAYOUT(class, layout, version, header)                                                     \
@@ -57,6 +60,31 @@
 #define LAYOUT(class, layout, version, header) enum { HEADER_##class##_##layout = ETL_##header };
 #include "classes.def"
 
+/* Pass 2b: how many fields of a layout hold times of the session's clock. Types that do not: 0. */
+enum { TIME_stamp = 1, TIME_ticks = 1 };
+enum {
+    TIME_u8,
+    TIME_i8 = 0,
+    TIME_u16 = 0,
+    TIME_i16 = 0,
+    TIME_u32 = 0,
+    TIME_i32 = 0,
+    TIME_u64 = 0,
+    TIME_i64 = 0,
+    TIME_hex64 = 0,
+    TIME_ptr = 0,
+    TIME_ft = 0,
+};
+#define LAYOUT(class, layout, version, header) enum { TIMES_##class##_##layout = 0
+#define LAYOUT_END(class, layout)                                                                  \
+    }                                                                                              \
+    ;
+#define FIXED(type, name) +TIME_##type
+#define TL_EVENT(provider, event, level, keyword)                                                  \
+    _Static_assert(0
+#define TL_EVENT_END(provider, event) == 0, "TraceLogging events have no times to convert");
+#include "classes.def"
+
 /* Pass 3: the rows. */
 const struct etl_class_row etl_rows[ETL_ROW_COUNT] = {
 #define OPCODE(class, layout, name, group_, opcode_, mask_, bit)                                   \
@@ -72,6 +100,7 @@ const struct etl_class_row etl_rows[ETL_ROW_COUNT] = {
         .mask_bit = bit,                                                                           \
         .fields = fields_##class##_##layout,                                                       \
         .fixed_size = sizeof(struct etl_##class##_##layout),                                       \
+        .n_times = TIMES_##class##_##layout,                                                       \
     },
 #define TL_EVENT(provider, event, level_, keyword_)                                                \
     [ETL_ROW_##provider##_##event] = {                                                             \

@@ -25,6 +25,8 @@ typedef int64_t etl_i64;
 typedef uint64_t etl_hex64;
 typedef uint64_t etl_ptr;
 typedef uint64_t etl_ft;
+typedef uint64_t etl_stamp;
+typedef uint64_t etl_ticks;
 typedef uint16_t etl_wch;
 typedef struct etw_guid etl_guid;
 
@@ -84,6 +86,8 @@ enum etl_field_type {
     ETL_T_hex64,
     ETL_T_ptr,
     ETL_T_ft,
+    ETL_T_stamp,
+    ETL_T_ticks,
     ETL_T_wch,
     ETL_T_guid,
     ETL_T_sid,
@@ -113,6 +117,7 @@ struct etl_class_row {
     uint64_t keyword;  /* TraceLogging */
     const struct etl_field *fields;
     uint16_t fixed_size; /* bytes of the fixed part */
+    uint16_t n_times;    /* of its fields are in the session's clock: stamp, ticks */
 };
 
 /* Indexed by enum etl_row. */
@@ -126,6 +131,12 @@ const char *etl_class_name(const struct etw_guid *class_guid);
 /* The row that decodes (class, opcode, version): the highest version <= the event's. NULL: none. */
 const struct etl_class_row *etl_find_row(const struct etw_guid *class_guid, uint8_t opcode,
                                          uint8_t version);
+
+struct etw_clock_line;
+/* Brings the fields of a payload that are in the session's clock (their values: CLOCK_BOOTTIME
+ * stamps, and durations in nanoseconds) to the clock of the file. size: of the payload. */
+void etl_times_convert(const struct etl_class_row *row, void *payload, uint32_t size,
+                       const struct etw_clock_line *line);
 
 /* EnableFlags of the API <-> the eight group masks of the file (several flags live in mask 1, 2).
  */

@@ -37,6 +37,8 @@ static uint32_t type_size(enum etl_field_type type, uint8_t pointer_size)
     case ETL_T_i64:
     case ETL_T_hex64:
     case ETL_T_ft:
+    case ETL_T_stamp:
+    case ETL_T_ticks:
         return 8;
     case ETL_T_ptr:
         return pointer_size == 4 ? 4 : 8;
@@ -49,6 +51,27 @@ static uint32_t type_size(enum etl_field_type type, uint8_t pointer_size)
         return 0;
     }
     return 0;
+}
+
+void etl_times_convert(const struct etl_class_row *row, void *payload, uint32_t size,
+                       const struct etw_clock_line *line)
+{
+    uint8_t *p = payload;
+    uint32_t at = 0;
+
+    for (const struct etl_field *f = row->fields; f->name; f++) {
+        uint32_t bytes = type_size(f->type, 8) * (f->count ? f->count : 1);
+        uint64_t value;
+        if (bytes == 0 || bytes > size - at) /* the fixed part ends here */
+            return;
+        if (f->type == ETL_T_stamp || f->type == ETL_T_ticks) {
+            memcpy(&value, p + at, sizeof(value));
+            value = f->type == ETL_T_stamp ? etw_clock_line_raw(line, value)
+                                           : etw_clock_line_ticks(line, value);
+            memcpy(p + at, &value, sizeof(value));
+        }
+        at += bytes;
+    }
 }
 
 static bool type_is_signed(enum etl_field_type type)

@@ -61,6 +61,8 @@ static inline void fixture_session(struct fixture *f, const struct fixture_param
     ck_assert_int_eq(loop_new_backend(p->epoll ? LOOP_EPOLL : LOOP_URING, &f->loop), 0);
     ck_assert_int_eq(worker_new(f->loop, "worker", &f->worker), 0);
     ck_assert_int_eq(session_new(f->loop, &props, p->cpus ? p->cpus : 2, &f->session), 0);
+    f->session->start_filetime = etw_filetime_now();
+    f->session->line.start_boottime = etw_clock_boottime();
     ck_assert_int_eq(buffers_new(f->loop, f->session->buffer_bytes,
                                  f->session->properties.minimum_buffers,
                                  f->session->properties.maximum_buffers, &f->session->buffers),
@@ -78,7 +80,7 @@ static inline void fixture_open(struct fixture *f)
     struct etl_logfile_params lf = {
         .buffer_size = f->session->buffer_bytes,
         .processors = f->session->n_streams,
-        .start_time = etw_filetime_now(),
+        .start_time = f->session->start_filetime,
         .start_raw = 1,
         .frequency = ETW_NSEC_PER_SEC,
         .clock_type = ETW_CLOCK_QPC,

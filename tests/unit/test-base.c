@@ -281,6 +281,53 @@ START_TEST(clock_saturates)
 }
 END_TEST
 
+/* What a session of another clock gets: never falling, and back to what it was. */
+START_TEST(clock_line)
+{
+    struct etw_clock_line line = {ETW_CLOCK_SYSTEM, 0, 5000000000, START_FT};
+    struct etw_timebase tb = {START_FT, START_FT, ETW_FILETIME_PER_SEC, ETW_CLOCK_SYSTEM, 0};
+
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 5000000000), START_FT);
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 5000000099), START_FT);
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 5000000100), START_FT + 1);
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 4999999999), START_FT - 1);
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 4999999900), START_FT - 1);
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 4999999899), START_FT - 2);
+    ck_assert_uint_eq(etw_clock_line_ticks(&line, 1234), 12);
+    line.start_raw = 3; /* nothing lies before 1601 */
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 0), 0);
+
+    static const uint32_t rates[] = {1, 999, 2096, 5300};
+    for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
+        line = (struct etw_clock_line){ETW_CLOCK_CYCLE, rates[i], 5000000000, 1ULL << 60};
+        tb = (struct etw_timebase){START_FT, 1ULL << 60, 0, ETW_CLOCK_CYCLE, rates[i]};
+        uint64_t last = 0;
+        for (int64_t d = -3000; d <= 3000; d++) {
+            uint64_t raw = etw_clock_line_raw(&line, 5000000000 + (uint64_t) d);
+            ck_assert_uint_ge(raw, last);
+            last = raw;
+            /* Rounded down to a tick, then to 100 ns. */
+            int64_t got = (int64_t) (etw_timebase_filetime(&tb, raw) - START_FT) * 100;
+            ck_assert_int_le(got, d);
+            ck_assert_int_gt(got, d - 100 - 1000 / (int64_t) rates[i] - 1);
+        }
+        /* A year later it is still exact. */
+        uint64_t year = 365ULL * 86400 * ETW_NSEC_PER_SEC;
+        ck_assert_uint_eq(etw_timebase_filetime(&tb, etw_clock_line_raw(&line, 5000000000 + year)),
+                          START_FT + year / 100);
+    }
+    line.type = ETW_CLOCK_QPC;
+    ck_assert_uint_eq(etw_clock_line_raw(&line, 77), 77);
+    ck_assert_uint_eq(etw_clock_line_ticks(&line, 77), 77);
+
+    uint64_t boottime, realtime, before = etw_clock_boottime();
+    etw_clock_read_both(&boottime, &realtime);
+    ck_assert_uint_ge(boottime, before);
+    ck_assert_uint_le(boottime, etw_clock_boottime());
+    ck_assert_uint_le(realtime, etw_clock_ns(CLOCK_REALTIME));
+}
+END_TEST
+
 START_TEST(clock_other_types)
 {
     struct etw_timebase tb = {START_FT, START_FT, 10000000, ETW_CLOCK_SYSTEM, 0};
@@ -540,6 +587,7 @@ static Suite *suite(void)
     t = tcase_create("clock");
     tcase_add_test(t, clock_qpc);
     tcase_add_test(t, clock_saturates);
+    tcase_add_test(t, clock_line);
     tcase_add_test(t, clock_other_types);
     tcase_add_test(t, clock_raw_is_the_inverse);
     tcase_add_test(t, clock_now);

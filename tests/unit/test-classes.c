@@ -101,9 +101,9 @@ END_TEST
 START_TEST(fields_make_the_fixed_part)
 {
     static const uint8_t size[] = {
-        [ETL_T_u8] = 1,  [ETL_T_i8] = 1,  [ETL_T_u16] = 2,   [ETL_T_i16] = 2,   [ETL_T_u32] = 4,
-        [ETL_T_i32] = 4, [ETL_T_u64] = 8, [ETL_T_i64] = 8,   [ETL_T_hex64] = 8, [ETL_T_ptr] = 8,
-        [ETL_T_ft] = 8,  [ETL_T_wch] = 2, [ETL_T_guid] = 16,
+        [ETL_T_u8] = 1,    [ETL_T_i8] = 1,    [ETL_T_u16] = 2, [ETL_T_i16] = 2,   [ETL_T_u32] = 4,
+        [ETL_T_i32] = 4,   [ETL_T_u64] = 8,   [ETL_T_i64] = 8, [ETL_T_hex64] = 8, [ETL_T_ptr] = 8,
+        [ETL_T_stamp] = 8, [ETL_T_ticks] = 8, [ETL_T_ft] = 8,  [ETL_T_wch] = 2,   [ETL_T_guid] = 16,
     };
 
     for (size_t i = 0; i < ETL_ROW_COUNT; i++) {

@@ -168,10 +168,11 @@ START_TEST(later)
         ck_assert_msg(strstr(refusal.reason, modes[i].word) != NULL, "%s", refusal.reason);
     }
     p.log_file_mode = 0;
-    p.clock = ETW_CLOCK_SYSTEM;
-    ck_assert_uint_eq(adjust(), ETW_ERROR_NOT_SUPPORTED);
-    p.clock = ETW_CLOCK_CYCLE;
-    ck_assert_uint_eq(adjust(), ETW_ERROR_NOT_SUPPORTED);
+    for (uint32_t clock = ETW_CLOCK_QPC; clock <= ETW_CLOCK_CYCLE; clock++) {
+        p.clock = clock;
+        ck_assert_uint_eq(adjust(), 0);
+        ck_assert_uint_eq(p.clock, clock);
+    }
     p.clock = 4;
     ck_assert_uint_eq(adjust(), ETW_ERROR_INVALID_PARAMETER);
     p.clock = 0;

@@ -27,6 +27,8 @@ static uint16_t in_type(const struct etl_field *f)
     case ETL_T_i32:
         return TDH_INTYPE_INT32;
     case ETL_T_u64:
+    case ETL_T_stamp:
+    case ETL_T_ticks:
         return TDH_INTYPE_UINT64;
     case ETL_T_i64:
         return TDH_INTYPE_INT64;
