@@ -146,7 +146,7 @@ START_TEST(each_allocation)
     }
     ck_assert_uint_ge(n, calls[_i].at_least);
     ck_assert_uint_ge(refused, calls[_i].refused);
-    for (int i = 0; i < 1000 && test_count_fds(getpid()) > before; i++)
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 1000 && test_count_fds(getpid()) > before; i++)
         usleep(1000);
     ck_assert_uint_le(test_count_fds(getpid()), before);
 }

@@ -203,7 +203,8 @@ static inline size_t client_memory_slack_kb(void)
     return getenv("ETW_SANITIZED") ? 1024 * 1024 : 64 * 1024;
 }
 
-/* Waits until etwd holds this many descriptors: connections end in their own time. */
+/* Waits until etwd holds no more than this many descriptors: connections end in their own time, and
+ * one of before the count may still have been on its way. */
 static inline void client_wait_fds(const struct test_daemon *d, size_t wanted)
 {
     size_t n = 0;
@@ -211,9 +212,9 @@ static inline void client_wait_fds(const struct test_daemon *d, size_t wanted)
     for (int i = 0; i < TEST_HANG_LIMIT_S * 100; i++) {
         test_daemon_alive(d);
         n = test_count_fds(d->pid);
-        if (n == wanted)
+        if (n <= wanted)
             return;
         usleep(10000);
     }
-    ck_abort_msg("etwd holds %zu descriptors, %zu are expected", n, wanted);
+    ck_abort_msg("etwd holds %zu descriptors, at most %zu are expected", n, wanted);
 }

@@ -206,12 +206,12 @@ static void check_answers(void)
     ck_assert_uint_gt(rep.span, 0);
 }
 
-/* An answer comes before the descriptor it was about is closed. */
+/* An answer comes before the descriptor it was about is closed, also that of before the count. */
 static void wait_fds(pid_t pid, size_t wanted)
 {
-    for (int i = 0; i < TEST_HANG_LIMIT_S * 100 && test_count_fds(pid) != wanted; i++)
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 100 && test_count_fds(pid) > wanted; i++)
         usleep(10000);
-    ck_assert_uint_eq(test_count_fds(pid), wanted);
+    ck_assert_uint_le(test_count_fds(pid), wanted);
 }
 
 static pid_t only_child(pid_t pid)

@@ -158,6 +158,23 @@ static pid_t start(const char *const argv[])
     return pid;
 }
 
+/* The last thing that load:waits does before it waits: it is loaded, and has its name. */
+static void wait_renamed(pid_t pid)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int) pid);
+    for (int i = 0;; i++) {
+        char *name = test_read_file(path, NULL);
+        bool renamed = strcmp(name, "renamed\n") == 0;
+        free(name);
+        if (renamed)
+            return;
+        ck_assert_msg(i < TEST_HANG_LIMIT_S * 100, "process %d does not come to wait", (int) pid);
+        usleep(10000);
+    }
+}
+
 static int ended(pid_t pid)
 {
     int status;
@@ -362,7 +379,7 @@ START_TEST(deaths)
     trace_start("process,thread");
     pid_t first = run(42 << 8, self, "load:first-thread-first", NULL);
     pid_t killed = start((const char *const[]){self, "load:waits", NULL});
-    usleep(50000);
+    wait_renamed(killed);
     ck_assert_int_eq(kill(killed, SIGUSR1), 0);
     ck_assert(WIFSIGNALED(ended(killed)));
     trace_stop(true);
@@ -480,10 +497,10 @@ START_TEST(rundown)
 {
     test_need_root();
     pid_t before = start((const char *const[]){self, "load:waits", "an argument", NULL});
-    usleep(100000);
+    wait_renamed(before);
     trace_start("process,thread,image");
     pid_t within = start((const char *const[]){self, "load:waits", NULL});
-    usleep(100000);
+    wait_renamed(within);
     trace_stop(true);
 
     /* The order of the first events. */
@@ -547,7 +564,8 @@ START_TEST(rundown_in_few_buffers)
     test_need_root();
     for (int i = 0; i < N; i++)
         pids[i] = start((const char *const[]){self, "load:waits", NULL});
-    usleep(300000);
+    for (int i = 0; i < N; i++)
+        wait_renamed(pids[i]);
     /* A daemon under sanitizers writes slower than this machine's other programs come and go. */
     test_etwctl_ok(&o, "start", "--kernel", "--flags", "process,thread,image", "--buffer-size", "4",
                    "--buffers", getenv("ETW_SANITIZED") ? "8:512" : "8:96", "-o", file);

@@ -174,7 +174,7 @@ START_TEST(killed_during_calls)
         int status;
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         /* A stop that was under way goes on. */
-        for (int k = 0; runs("busy") && k < 200; k++) {
+        for (int k = 0; runs("busy") && k < TEST_HANG_LIMIT_S * 100; k++) {
             struct json_object *j = show("busy");
             json_object_put(j);
             struct test_output o;

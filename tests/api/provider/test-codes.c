@@ -265,7 +265,7 @@ START_TEST(daemon_that_does_not_answer)
     pd_restarted(d);
     pd_enable(d, &id, &(struct shm_slot_config){.state = SHM_SLOT_OPEN, .largest_event = 30000}, 1,
               0);
-    for (int i = 0; i < 10000 && !EventProviderEnabled(g, 0, 0); i++)
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 1000 && !EventProviderEnabled(g, 0, 0); i++)
         (void) usleep(1000);
     ck_assert(EventProviderEnabled(h, 0, 0));
     ck_assert(EventProviderEnabled(g, 0, 0));
@@ -289,7 +289,7 @@ START_TEST(daemon_that_refuses_the_protocol)
     d->hello_status = 0;
     pd_enable(d, &id, &(struct shm_slot_config){.state = SHM_SLOT_OPEN, .largest_event = 30000}, 1,
               0);
-    for (int i = 0; i < 60000 && !EventProviderEnabled(h, 0, 0); i++)
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 1000 && !EventProviderEnabled(h, 0, 0); i++)
         (void) usleep(1000);
     ck_assert(EventProviderEnabled(h, 0, 0));
 }

@@ -443,7 +443,7 @@ START_TEST(wakes)
     ck_assert_uint_eq(c->wakes, 2);
     /* A new daemon begins its numbers anew. */
     pd_restarted(d);
-    for (unsigned i = 0; i < 1000 && c->wakes < 3; i++) {
+    for (unsigned i = 0; i < TEST_HANG_LIMIT_S * 1000 && c->wakes < 3; i++) {
         ck_assert_uint_eq(EventWrite(h, &plain, 0, NULL), ERROR_SUCCESS);
         (void) usleep(1000);
     }
