@@ -79,18 +79,28 @@ const struct option start_long_options[] = {
 
 static int parse_mode(const char *verb, const char *arg, uint32_t *mode)
 {
-    static const char *const later[] = {"circular",    "append",    "newfile",
-                                        "preallocate", "buffering", "compressed"};
+    static const char *const later[] = {"append", "newfile", "buffering", "compressed"};
+    static const struct {
+        const char *word;
+        uint32_t bit;
+    } modes[] = {
+        {"sequential", ETL_MODE_SEQUENTIAL},
+        {"circular", ETL_MODE_CIRCULAR},
+        {"preallocate", ETL_MODE_PREALLOCATE},
+    };
     _cleanup_free_ char *copy = strdup(arg);
     char *state = NULL;
 
     if (!copy)
         return bad_option(verb, "--mode", arg, -ENOMEM);
     for (char *word = strtok_r(copy, ",", &state); word; word = strtok_r(NULL, ",", &state)) {
-        if (!strcmp(word, "sequential")) {
-            *mode |= ETL_MODE_SEQUENTIAL;
+        uint32_t bit = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+            if (!strcmp(word, modes[i].word))
+                bit = modes[i].bit;
+        *mode |= bit;
+        if (bit)
             continue;
-        }
         for (size_t i = 0; i < ARRAY_SIZE(later); i++)
             if (!strcmp(word, later[i])) {
                 char what[64];
@@ -182,7 +192,9 @@ static void start_help(const char *verb)
            "      --flags F,...        its events: names or 0xHEX (default %s)\n"
            "  -p, --provider P         PROVIDER[:LEVEL[:ANY[:ALL]]]: events of programs; may be\n"
            "                           repeated; see `etwctl enable --help`\n"
-           "      --mode sequential    how the file is written\n"
+           "      --mode M,...         how the file is written: sequential; circular: of the size\n"
+           "                           --max-size, the newest events; preallocate: that size is\n"
+           "                           reserved on the disk\n"
            "      --real-time          also for consumers that read along\n"
            "      --buffer-size K      of one buffer, in KiB or with K, M (default 64K)\n"
            "      --buffers MIN[:MAX]  number of buffers\n"
@@ -327,8 +339,13 @@ int start_options_check(struct start_options *s, const char *verb)
     }
     if (s->real_time)
         s->mode |= ETL_MODE_REAL_TIME;
-    else
+    else if (!(s->mode & ETL_MODE_CIRCULAR))
         s->mode |= ETL_MODE_SEQUENTIAL;
+    if (s->mode & (ETL_MODE_CIRCULAR | ETL_MODE_PREALLOCATE) && s->maximum_bytes == 0) {
+        say("%s: --mode %s: --max-size is wanted: how large the file may be", verb,
+            s->mode & ETL_MODE_CIRCULAR ? "circular" : "preallocate");
+        return usage_error(verb);
+    }
     return EXIT_OK;
 }
 

@@ -23,6 +23,8 @@
 #include "internal.h"
 #include "io/loop.h"
 #include "io/worker.h"
+#include "keep.h"
+#include "slots.h"
 #include "state/state.h"
 
 /* What is rewritten of the first buffer, and kept of it: the totals lie within its first 400 bytes;
@@ -61,7 +63,9 @@ struct file_sink {
     uint64_t lost_in_trouble;
     bool trouble_told;
     uint64_t tell_after;
-    uint64_t committed;
+    uint64_t committed; /* in all; what a circular file overwrites counts, too */
+    struct slots slots;
+    uint64_t reserved;     /* bytes that the file has on the disk from the start; 0: as it grows */
     struct behind *behind; /* NULL: the kernel alone says when pages go */
     uint64_t next_ticket;
     struct waiter *waiters;
@@ -78,7 +82,11 @@ struct file_sink {
     /* For the job. */
     int job_result;
     bool job_direct;
-    bool job_fresh;
+    struct {
+        uint64_t end; /* of the file */
+        uint64_t blank[ETWD_SINK_DEPTH];
+        uint32_t n_blank;
+    } cut;
 };
 
 static void pump(struct file_sink *f);
@@ -128,6 +136,7 @@ struct file_sink *file_sink_free(struct file_sink *f)
     worker_close(f->worker, f->fd);
     loop_timer_free(f->header_timer);
     behind_free(f->behind);
+    slots_done(&f->slots);
     while (f->waiters) {
         struct waiter *w = f->waiters;
         f->waiters = w->next;
@@ -136,6 +145,26 @@ struct file_sink *file_sink_free(struct file_sink *f)
     free(f->header);
     free(f);
     return NULL;
+}
+
+int file_sink_shape(struct file_sink *f, uint64_t bytes)
+{
+    uint32_t mode = f->session->properties.log_file_mode;
+
+    if (mode & ETL_MODE_PREALLOCATE)
+        f->reserved = bytes;
+    if (!(mode & ETL_MODE_CIRCULAR))
+        return 0;
+    uint64_t buffers = bytes / f->buffer_bytes;
+    if (buffers < 2 || buffers - 1 > ETWD_CIRCULAR_BUFFERS_MAX)
+        return -EBADMSG;
+    return slots_init(&f->slots, buffers - 1);
+}
+
+void file_sink_keep_start(struct file_sink *f)
+{
+    session_touch(f->session);
+    slots_keep(&f->slots, f->next_ticket);
 }
 
 int file_sink_write_behind(struct file_sink *f, const struct etw_conf *conf)
@@ -190,6 +219,18 @@ int file_sink_trouble(const struct file_sink *f)
     return f->trouble;
 }
 
+/* Where the buffer that is written after `ahead` more of them lies. */
+static uint64_t place_of_next(const struct file_sink *f, uint32_t ahead)
+{
+    return slots_place(&f->slots, f->committed / f->buffer_bytes - 1 + ahead);
+}
+
+/* What of the file is there. */
+static uint64_t file_end(const struct file_sink *f)
+{
+    return (1 + slots_used(&f->slots, f->committed / f->buffer_bytes - 1)) * f->buffer_bytes;
+}
+
 /* All tickets up to this one are in the file or lost: queue and flight are in their order. */
 static uint64_t settled(struct file_sink *f)
 {
@@ -209,7 +250,7 @@ static void totals_now(const struct file_sink *f, struct etl_logfile_totals *ret
         s->refresh(s);
     *ret = (struct etl_logfile_totals){
         .end_time = f->header_final ? session_clock_filetime(s) : 0,
-        .buffers_written = (uint32_t) (f->committed / f->buffer_bytes),
+        .buffers_written = (uint32_t) (file_end(f) / f->buffer_bytes),
         .events_lost = session_events_lost(s),
         .buffers_lost = s->counters.log_buffers_lost,
     };
@@ -218,6 +259,9 @@ static void totals_now(const struct file_sink *f, struct etl_logfile_totals *ret
 static void close_run(void *userdata)
 {
     struct file_sink *f = userdata;
+    /* Gives back what was reserved and not used. */
+    if (f->reserved > 0)
+        (void) ftruncate(f->fd, (off_t) file_end(f));
     /* A write error that the page cache kept to itself shows here. */
     f->job_result = fsync(f->fd) < 0 ? -errno : 0;
     f->fd = safe_close(f->fd);
@@ -326,11 +370,23 @@ static bool waiter_ready(struct file_sink *f)
 
 /* Buffers. */
 
+static void place_put(struct file_sink *f, uint64_t place, uint32_t events)
+{
+    uint32_t old = slots_put(&f->slots, place, events);
+
+    if (f->slots.n == 0)
+        return;
+    session_touch(f->session);
+    f->session->counters.overwritten += old;
+    keep_slot(f->session, place, events);
+}
+
 static void settle(struct file_sink *f, uint32_t index, bool lost)
 {
     if (!lost) {
         if (f->behind)
-            behind_wrote(f->behind, f->committed, f->buffer_bytes);
+            behind_wrote(f->behind, item(f, index)->offset, f->buffer_bytes);
+        place_put(f, place_of_next(f, 0), item(f, index)->events);
         f->committed += f->buffer_bytes;
     }
     session_buffer_done(f->session, index, lost);
@@ -366,10 +422,53 @@ static void trouble_ends(struct file_sink *f)
                (unsigned long long) f->lost_in_trouble);
 }
 
+/* A place in the middle of a circular file whose buffer could not be written: no events, until the
+ * next one is written there. */
+static int blank_write(const struct file_sink *f, uint64_t offset)
+{
+    _cleanup_free_ uint8_t *block = aligned_alloc(4096, HEADER_WRITE);
+    if (!block)
+        return -ENOMEM;
+    memset(block, 0xFF, HEADER_WRITE);
+    etl_buffer_begin(block, f->buffer_bytes, 0, f->session->id, 0, ETL_BUFFER_GENERIC);
+    ssize_t n = pwrite(f->fd, block, HEADER_WRITE, (off_t) offset);
+    return n == HEADER_WRITE ? 0 : n < 0 ? -errno : -EIO;
+}
+
+static int reserve(const struct file_sink *f)
+{
+    if (f->reserved == 0)
+        return 0;
+    int r;
+    do
+        r = fallocate(f->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t) f->reserved);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : 0;
+}
+
 static void cut_run(void *userdata)
 {
     struct file_sink *f = userdata;
-    f->job_result = ftruncate(f->fd, (off_t) f->committed) < 0 ? -errno : 0;
+    f->job_result = ftruncate(f->fd, (off_t) f->cut.end) < 0 ? -errno : 0;
+    if (f->job_result == 0)
+        f->job_result = reserve(f);
+    for (uint32_t i = 0; i < f->cut.n_blank; i++) {
+        int r = blank_write(f, f->cut.blank[i]);
+        if (f->job_result == 0)
+            f->job_result = r;
+    }
+}
+
+static void cut_prepare(struct file_sink *f)
+{
+    f->cut.end = file_end(f);
+    f->cut.n_blank = 0;
+    for (uint32_t i = f->flight.first; i != BUFFER_NONE; i = item(f, i)->next) {
+        if (item(f, i)->offset >= f->cut.end)
+            continue;
+        f->cut.blank[f->cut.n_blank++] = item(f, i)->offset;
+        place_put(f, item(f, i)->offset / f->buffer_bytes - 1, 0);
+    }
 }
 
 /* The file ends at its last good buffer again. What failed is lost, the rest goes round again. */
@@ -420,6 +519,7 @@ static void buffer_written(int result, struct file_sink *f)
     }
     if (f->failed > 0 && f->finished == f->flight.n) {
         f->on_worker = true;
+        cut_prepare(f);
         if (worker_submit(f->worker, cut_run, cut_done, f) < 0) {
             cut_run(f); /* without memory: here, rather than a gap in the file */
             cut_done(f);
@@ -454,11 +554,11 @@ static void pump(struct file_sink *f)
     /* A successor would not know of it yet: file_sink_released() comes. */
     if (f->session->kept && f->session->dirty)
         return;
-    uint32_t depth = f->trouble ? 1 : ETWD_SINK_DEPTH;
+    uint32_t depth = f->trouble ? 1 : slots_depth(&f->slots, ETWD_SINK_DEPTH);
     while (f->queue.n > 0 && f->flight.n < depth) {
         uint32_t index = list_take(f, &f->queue);
         struct buffer *b = item(f, index);
-        b->offset = f->committed + (uint64_t) f->flight.n * f->buffer_bytes;
+        b->offset = (1 + place_of_next(f, f->flight.n)) * f->buffer_bytes;
         b->result = RESULT_PENDING;
         list_put(f, &f->flight, index);
         struct flight_note *note = malloc(sizeof(*note));
@@ -542,10 +642,21 @@ static void open_run(void *userdata)
     int flags = fcntl(f->fd, F_GETFL);
     if (flags >= 0 && (flags & O_NONBLOCK))
         (void) fcntl(f->fd, F_SETFL, flags & ~O_NONBLOCK);
+    /* Asked for first, so that a disk without room for it leaves what is in the file. */
+    f->job_result = reserve(f);
+    if (f->job_result < 0) {
+        struct stat sb;
+        if (fstat(f->fd, &sb) == 0)
+            (void) ftruncate(f->fd, sb.st_size);
+        return;
+    }
     if (ftruncate(f->fd, 0) < 0) {
         f->job_result = -errno;
         return;
     }
+    f->job_result = reserve(f);
+    if (f->job_result < 0)
+        return;
     f->job_result = write_all(f->fd, f->header, f->buffer_bytes);
     if (f->job_result < 0) {
         (void) ftruncate(f->fd, 0);
@@ -614,10 +725,19 @@ int file_sink_fd(const struct file_sink *f)
     return f->fd;
 }
 
-void file_sink_position(const struct file_sink *f, uint64_t *ret_committed, uint64_t *ret_ticket)
+void file_sink_position(const struct file_sink *f, struct file_sink_position *ret)
 {
-    *ret_committed = f->committed;
-    *ret_ticket = f->next_ticket;
+    *ret = (struct file_sink_position){
+        .committed = f->committed,
+        .ticket = f->next_ticket,
+        .kept = f->slots.kept,
+    };
+}
+
+const uint32_t *file_sink_slots(const struct file_sink *f, uint64_t *ret_n)
+{
+    *ret_n = f->slots.n;
+    return f->slots.events;
 }
 
 const void *file_sink_header(const struct file_sink *f)
@@ -636,7 +756,8 @@ static int by_ticket(const void *a, const void *b)
     return x->ticket < y->ticket ? -1 : x->ticket > y->ticket;
 }
 
-int file_sink_resume(struct file_sink *f, uint64_t committed, uint64_t ticket, const void *header)
+int file_sink_resume(struct file_sink *f, const struct file_sink_position *p, const uint32_t *slots,
+                     const void *header)
 {
     struct buffers *b = f->session->buffers;
     _cleanup_free_ struct ticket *waiting = calloc(buffers_out(b) + 1, sizeof(*waiting));
@@ -644,21 +765,25 @@ int file_sink_resume(struct file_sink *f, uint64_t committed, uint64_t ticket, c
 
     if (!waiting)
         return -ENOMEM;
-    if (committed < f->buffer_bytes || committed % f->buffer_bytes != 0 ||
-        committed / f->buffer_bytes > UINT32_MAX)
+    if (p->committed < f->buffer_bytes || p->committed % f->buffer_bytes != 0 ||
+        (f->slots.n == 0 && p->committed / f->buffer_bytes > UINT32_MAX) ||
+        (p->kept > 0 && p->kept >= f->slots.n))
         return -EBADMSG;
     for (uint32_t i = 0; i < buffers_maximum(b); i++)
         if (item(f, i)->ticket)
             waiting[n++] = (struct ticket){item(f, i)->ticket, i};
     qsort(waiting, n, sizeof(*waiting), by_ticket);
     for (uint32_t i = 0; i < n; i++)
-        if (waiting[i].ticket > ticket || (i > 0 && waiting[i].ticket == waiting[i - 1].ticket))
+        if (waiting[i].ticket > p->ticket || (i > 0 && waiting[i].ticket == waiting[i - 1].ticket))
             return -EBADMSG;
     for (uint32_t i = 0; i < n; i++)
         list_put(f, &f->queue, waiting[i].index);
     memcpy(f->header, header, HEADER_WRITE);
-    f->committed = committed;
-    f->next_ticket = ticket;
+    if (f->slots.n > 0)
+        memcpy(f->slots.events, slots, f->slots.n * sizeof(*slots));
+    f->slots.kept = p->kept;
+    f->committed = p->committed;
+    f->next_ticket = p->ticket;
     f->open = true;
     return 0;
 }

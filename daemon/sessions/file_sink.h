@@ -3,8 +3,9 @@
  * Full buffers into the log file. Loop thread only; truncation and fsync run on the worker.
  *
  * Invariants:
- *  - the file is the first buffer, then whole buffers without a gap up to `committed`; behind that
- *    at most what a write under way has put there;
+ *  - the file is the first buffer, then whole buffers without a gap up to its end; behind that at
+ *    most what a write under way has put there. In a circular file that has its size, writes go to
+ *    the places of the oldest buffers, see slots.h;
  *  - a buffer that could not be written is lost alone: those after it move down to its place;
  *  - the header in the file never names more buffers than are there;
  *  - of a session that is handed on nothing is written that a successor would not write again, in
@@ -30,6 +31,11 @@ typedef void (*file_sink_fn)(int result, void *userdata);
  * the fsync at the end, which may take as long as the disk likes. */
 int file_sink_new(struct loop *l, struct worker *w, struct worker *syncer, struct session *s,
                   int fd, struct file_sink **ret);
+/* Before the first buffer: `bytes` is the most that the file takes, for circular and preallocated
+ * ones. -ENOMEM; -EBADMSG: no circular file can have it. */
+int file_sink_shape(struct file_sink *f, uint64_t bytes);
+/* What has been put until now is not overwritten, unless it is too much. */
+void file_sink_keep_start(struct file_sink *f);
 /* This worker writes, instead of the loop's ring. */
 void file_sink_write_by(struct file_sink *f, struct worker *w);
 /* Before the first buffer: how long what is written stays in the page cache, and when it is on the
@@ -60,11 +66,19 @@ int file_sink_trouble(const struct file_sink *f);
 /* Goes on with what a commit has released. */
 void file_sink_released(struct file_sink *f);
 int file_sink_fd(const struct file_sink *f);
-/* Bytes that are in the file for good, and the last ticket given. */
-void file_sink_position(const struct file_sink *f, uint64_t *ret_committed, uint64_t *ret_ticket);
+struct file_sink_position {
+    uint64_t committed; /* bytes that have been written for good */
+    uint64_t ticket;    /* the last one given */
+    uint64_t kept;      /* buffers of a circular file that stay */
+};
+void file_sink_position(const struct file_sink *f, struct file_sink_position *ret);
+/* The events in each place of a circular file; NULL and 0: it is not one. */
+const uint32_t *file_sink_slots(const struct file_sink *f, uint64_t *ret_n);
 /* The first FILE_SINK_HEADER bytes of the file, once it is open. */
 #define FILE_SINK_HEADER 4096u
 const void *file_sink_header(const struct file_sink *f);
 /* In place of file_sink_open(): goes on where a predecessor was, with the session's buffers that
- * have tickets, once released. -EBADMSG: it does not hold together. */
-int file_sink_resume(struct file_sink *f, uint64_t committed, uint64_t ticket, const void *header);
+ * have tickets, once released. slots: as many as file_sink_slots() says. -EBADMSG: it does not hold
+ * together. */
+int file_sink_resume(struct file_sink *f, const struct file_sink_position *p, const uint32_t *slots,
+                     const void *header);

@@ -49,6 +49,7 @@ struct session {
     struct session *next_released; /* a commit let its sink go on */
     bool released;
     void *image, *buffers_image, *sink_image;
+    uint32_t *slots_image;
 
     struct loop *loop;
     struct buffers *buffers;

@@ -16,6 +16,7 @@
 #include "io/loop.h"
 #include "io/uid_workers.h"
 #include "names.h"
+#include "properties.h"
 #include "state/state.h"
 
 struct session_keeper {
@@ -75,10 +76,10 @@ _Static_assert(sizeof(struct session_counters) == 112, "part of the format");
 _Static_assert(sizeof(struct session_image) % 8 == 0, "part of the format");
 
 struct sink_image {
-    uint64_t committed;
-    uint64_t ticket;
+    struct file_sink_position position;
     uint8_t header[FILE_SINK_HEADER];
 };
+_Static_assert(sizeof(struct file_sink_position) == 24, "part of the format");
 
 static struct stream_image *streams_of(struct session_image *image)
 {
@@ -154,7 +155,7 @@ static void image_write(struct session *s)
 {
     struct session_image *image = s->image, now;
     struct sink_image *sink = s->sink_image;
-    uint64_t position[2];
+    struct file_sink_position position;
 
     head_make(s, &now);
     replace(s->kept, image, &now, sizeof(now));
@@ -163,8 +164,8 @@ static void image_write(struct session *s)
         replace(s->kept, &streams_of(image)[i], &st, sizeof(st));
     }
     buffers_image_write(s->buffers, s->kept, s->buffers_image, false);
-    file_sink_position(s->sink, &position[0], &position[1]);
-    replace(s->kept, sink, position, sizeof(position));
+    file_sink_position(s->sink, &position);
+    replace(s->kept, &sink->position, &position, sizeof(position));
 }
 
 /* ---- transactions ---- */
@@ -296,6 +297,15 @@ static int blocks_make(struct session_keeper *k, struct session *s)
         (r = state_block_new(st, STATE_SINK, key_of(s), sizeof(struct sink_image),
                              &s->sink_image)) < 0)
         return r;
+    uint64_t n_slots;
+    const uint32_t *slots = file_sink_slots(s->sink, &n_slots);
+    if (n_slots > 0) {
+        r = state_block_new(st, STATE_SLOTS, key_of(s), n_slots * sizeof(*slots),
+                            (void **) &s->slots_image);
+        if (r < 0)
+            return r;
+        memcpy(s->slots_image, slots, n_slots * sizeof(*slots));
+    }
     char *strings = (char *) (streams_of(s->image) + s->n_streams);
     memcpy(strings, p->name, name_size);
     memcpy(strings + name_size, p->log_file, log_file_size);
@@ -310,7 +320,17 @@ static void blocks_free(struct session_keeper *k, struct session *s)
     state_block_free(k->state, s->image);
     state_block_free(k->state, s->buffers_image);
     state_block_free(k->state, s->sink_image);
+    state_block_free(k->state, s->slots_image);
     s->image = s->buffers_image = s->sink_image = NULL;
+    s->slots_image = NULL;
+}
+
+void keep_slot(struct session *s, uint64_t place, uint32_t events)
+{
+    if (!s->slots_image)
+        return;
+    state_save(s->kept, &s->slots_image[place], sizeof(events));
+    s->slots_image[place] = events;
 }
 
 int keep_session(struct session_keeper *k, struct session *s)
@@ -574,7 +594,16 @@ int keep_load_sink(struct session_keeper *k, struct session *s)
         return r;
     if (!s->trusted)
         file_sink_write_by(s->sink, s->workers->files);
-    r = file_sink_resume(s->sink, sink->committed, sink->ticket, sink->header);
+    uint64_t n_slots;
+    size_t slots_size = 0;
+    r = file_sink_shape(s->sink, session_file_bytes(&s->properties));
+    if (r < 0)
+        return r;
+    (void) file_sink_slots(s->sink, &n_slots);
+    s->slots_image = state_block_find(k->state, STATE_SLOTS, key_of(s), &slots_size);
+    if ((s->slots_image ? slots_size : 0) != n_slots * sizeof(uint32_t))
+        return -EBADMSG;
+    r = file_sink_resume(s->sink, &sink->position, s->slots_image, sink->header);
     if (r < 0)
         return r;
     if (n_streams != s->n_streams) {
@@ -595,7 +624,7 @@ int keep_load_sink(struct session_keeper *k, struct session *s)
 
 void keep_drop(struct session_keeper *k, uint64_t handle)
 {
-    static const enum state_kind kinds[] = {STATE_SESSION, STATE_BUFFERS, STATE_SINK};
+    static const enum state_kind kinds[] = {STATE_SESSION, STATE_BUFFERS, STATE_SINK, STATE_SLOTS};
     state_begin(k->state);
     for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
         void *block = state_block_find(k->state, kinds[i], handle, NULL);

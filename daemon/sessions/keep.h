@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What of sessions a successor gets: each has three blocks of the state (itself, its buffers'
- * books, its sink) and two stored descriptors (buffers, log file). Sessions are changed freely;
- * what changed is brought into the blocks at the end of each transaction, once a session, not an
- * event. Not how sessions come and go (start.c, stop.c, takeover.c). Loop thread only.
+ * What of sessions a successor gets: each has blocks of the state (itself, its buffers'
+ * books, its sink, the places of a circular file) and two stored descriptors (buffers, log file).
+ * Sessions are changed freely; what changed is brought into the blocks at the end of each
+ * transaction, once a session, not an event. Not how sessions come and go (start.c, stop.c,
+ * takeover.c). Loop thread only.
  */
 #pragma once
 
@@ -24,6 +25,8 @@ int keep_files(struct session_keeper *k, struct session *s);
 int keep_session(struct session_keeper *k, struct session *s);
 /* The number of buffers grew. */
 void keep_resize(struct session *s);
+/* The events in a place of its circular file changed; inside a transaction. */
+void keep_slot(struct session *s, uint64_t place, uint32_t events);
 /* Its end, or that of its start: nothing is left for a successor. */
 void keep_end(struct session_keeper *k, struct session *s);
 

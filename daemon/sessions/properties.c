@@ -62,10 +62,8 @@ static const struct {
     uint32_t bit;
     const char *name;
 } later_modes[] = {
-    {ETL_MODE_CIRCULAR, "circular log files"},
     {ETL_MODE_APPEND, "appending to a log file"},
     {ETL_MODE_NEWFILE, "a sequence of log files (newfile)"},
-    {ETL_MODE_PREALLOCATE, "preallocated log files"},
     {ETL_MODE_BUFFERING, "buffering in memory"},
     {ETL_MODE_PRIVATE_LOGGER, "private sessions"},
     {ETL_MODE_SYSTEM_LOGGER, "system loggers besides the kernel logger"},
@@ -225,6 +223,12 @@ static int header_need_kb(const struct session_properties *p, bool kernel, uint3
     return 0;
 }
 
+uint64_t session_file_bytes(const struct session_properties *p)
+{
+    uint64_t unit = p->log_file_mode & ETL_MODE_USE_KBYTES_FOR_SIZE ? 1024 : 1024 * 1024;
+    return p->maximum_file_size * unit;
+}
+
 int session_properties_adjust(struct session_properties *p, bool kernel_call, unsigned cpus,
                               const struct etw_conf *conf, struct session_plan *ret,
                               struct refusal *refusal)
@@ -289,14 +293,19 @@ int session_properties_adjust(struct session_properties *p, bool kernel_call, un
         !(p->log_file_mode & ETL_MODE_USE_MS_FLUSH_TIMER))
         p->flush_timer_s = 1; /* documented: with real time, a second */
 
-    if (p->maximum_file_size > 0) {
-        uint64_t unit = p->log_file_mode & ETL_MODE_USE_KBYTES_FOR_SIZE ? 1024 : 1024 * 1024;
-        plan.file_bytes_max = p->maximum_file_size * unit;
+    plan.file_bytes_max = session_file_bytes(p);
+    if (plan.file_bytes_max > 0) {
+        uint64_t places = plan.file_bytes_max / (p->buffer_size_kb * 1024) - 1;
         if (plan.file_bytes_max < 2 * (uint64_t) p->buffer_size_kb * 1024)
             return refuse(refusal, ETW_ERROR_INVALID_PARAMETER,
                           "MaximumFileSize %u: below two buffers of %u KiB, one of them the "
                           "header's",
                           p->maximum_file_size, p->buffer_size_kb);
+        if ((p->log_file_mode & ETL_MODE_CIRCULAR) && places > ETWD_CIRCULAR_BUFFERS_MAX)
+            return refuse(refusal, ETW_ERROR_INVALID_PARAMETER,
+                          "MaximumFileSize %u: a circular file has at most %u buffers, here of %u "
+                          "KiB: take larger ones",
+                          p->maximum_file_size, ETWD_CIRCULAR_BUFFERS_MAX, p->buffer_size_kb);
     }
     if (etw_guid_is_null(&p->guid) && etw_guid_random(&p->guid) < 0)
         return refuse(refusal, ETW_ERROR_GEN_FAILURE, "no random numbers could be had");

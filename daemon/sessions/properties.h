@@ -30,6 +30,9 @@ struct session_plan {
     uint64_t file_bytes_max; /* 0: no limit */
 };
 
+/* MaximumFileSize in bytes; 0: no limit. */
+uint64_t session_file_bytes(const struct session_properties *p);
+
 /* Checks p and writes the values that will hold into it. kernel_call: by StartKernelTrace's rules.
  * 0, or a negative errno and the refusal. */
 int session_properties_adjust(struct session_properties *p, bool kernel_call, unsigned cpus,

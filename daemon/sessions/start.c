@@ -25,6 +25,7 @@
 #include "kernel/logger.h"
 #include "names.h"
 #include "router/router.h"
+#include "state/state.h"
 #include "table.h"
 
 /* EVENT_TRACE_FLAG_NO_SYSCONFIG */
@@ -158,6 +159,13 @@ static void start_opened(int result, void *userdata)
         return;
     }
     etwd_events_watch(ss->events, 1);
+    if (s->properties.log_file_mode & ETL_MODE_CIRCULAR) {
+        /* What describes the session and what was there when it began is not overwritten. */
+        state_begin(s->kept);
+        session_flush(s, false);
+        file_sink_keep_start(s->sink);
+        state_commit(s->kept);
+    }
     op->fn(NULL, s, op->userdata);
     start_op_free(op);
     session_now_running(ss, s);
@@ -242,7 +250,7 @@ static void check_done(void *userdata)
     s->file_dev = op->facts.dev;
     s->file_ino = op->facts.ino;
     s->has_file = true;
-    if (op->plan.file_bytes_max)
+    if (op->plan.file_bytes_max && !(s->properties.log_file_mode & ETL_MODE_CIRCULAR))
         s->data_buffers_max = op->plan.file_bytes_max / s->buffer_bytes - 1;
 
     r = buffers_new(ss->env.loop, s->buffer_bytes, s->properties.minimum_buffers,
@@ -259,7 +267,9 @@ static void check_done(void *userdata)
         start_fail_errno(op, r, "no memory for the session's log file");
         return;
     }
-    r = file_sink_write_behind(s->sink, ss->env.conf);
+    r = file_sink_shape(s->sink, op->plan.file_bytes_max);
+    if (r == 0)
+        r = file_sink_write_behind(s->sink, ss->env.conf);
     if (r < 0) {
         start_fail_errno(op, r, "no memory for the session's log file");
         return;

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STATE_VERSION 2
+#define STATE_VERSION 3
 
 struct state;
 
@@ -31,6 +31,7 @@ enum state_kind {
     STATE_SESSION = 16, /* sessions/: key is the logger id | generation */
     STATE_BUFFERS = 17,
     STATE_SINK = 18,
+    STATE_SLOTS = 19,
     STATE_PROCESS = 32, /* providers/: key is the process's number */
     STATE_REGISTRATION = 33,
     STATE_TABLE = 34,

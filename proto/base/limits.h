@@ -113,6 +113,9 @@
 #define ETWD_URING_WORKERS 4
 /* Writes of one session on the way at once: enough to keep a disk busy with 64 KiB buffers. */
 #define ETWD_SINK_DEPTH 8
+/* Buffers of a circular file: etwd knows of each how many events it holds, 4 MiB in all. 64 GiB of
+ * default buffers; who wants more takes larger ones. */
+#define ETWD_CIRCULAR_BUFFERS_MAX (1u << 20)
 /* The header of a running session's file is rewritten at most this often, so that a file that
  * nobody closed is short of the truth by at most this. */
 #define ETWD_HEADER_INTERVAL_MS 2000

@@ -112,6 +112,62 @@ START_TEST(random_failures)
 }
 END_TEST
 
+/* A circular file: what the counters call recorded and not overwritten is in it, and nothing else.
+ * Nothing of a buffer that was overwritten in part. */
+START_TEST(circular_failures)
+{
+    struct session_counters k;
+    static bool seen[4096];
+    int64_t sequence = -1, last[2] = {-1, -1};
+
+    seed = (uint32_t) _i + 1;
+    fail_percent = (unsigned) (_i * 11 % 100);
+    refuse_percent = _i % 3 == 0 ? 10 : 0;
+    fixture_session(&f, &(struct fixture_params){.maximum = 200,
+                                                 .mode = ETL_MODE_CIRCULAR,
+                                                 .file_bytes = (uint64_t) (2 + _i % 12) * 4096});
+    fixture_open(&f);
+    for (uint32_t i = 0; i < 4000; i++) {
+        ck_assert(fixture_event(&f, i & 1, 1000 + i, 40, i));
+        if (i % 331 == 0) {
+            session_flush(f.session, false);
+            fixture_sync(&f);
+        }
+    }
+    fixture_close(&f);
+    ck_assert_int_eq(f.result, 0);
+    fixture_identity(&f);
+    session_counters(f.session, &k);
+    ck_assert_uint_eq(k.written, 4000);
+    fixture_read(f.path, &file);
+    ck_assert_uint_eq(file.events, k.recorded - k.overwritten);
+    ck_assert_uint_eq(file.header.buffers_written, file.buffers);
+    ck_assert_uint_le(file.buffers, 2 + (size_t) _i % 12);
+    /* By sequence number they are in the order of their CPU, each once. */
+    for (;;) {
+        size_t next = 0, at = 0;
+        for (size_t i = 1; i < file.buffers; i++)
+            if (file.sequences[i] > sequence && file.buffer_events[i] > 0 &&
+                (next == 0 || file.sequences[i] < file.sequences[next]))
+                next = i;
+        if (next == 0)
+            break;
+        sequence = file.sequences[next];
+        for (size_t i = 1; i < next; i++)
+            at += file.buffer_events[i];
+        for (size_t i = at; i < at + file.buffer_events[next]; i++) {
+            uint32_t mark = file.marks[i];
+            ck_assert_uint_lt(mark, 4000);
+            ck_assert(!seen[mark]);
+            seen[mark] = true;
+            ck_assert_int_gt((int64_t) mark, last[mark & 1]);
+            last[mark & 1] = mark;
+        }
+    }
+    fixture_free(&f);
+}
+END_TEST
+
 START_TEST(nothing_can_be_written)
 {
     fail_percent = 100;
@@ -165,6 +221,7 @@ static Suite *suite(void)
     Suite *s = suite_create("sink-faults");
     TCase *t = tcase_create("sink-faults");
     tcase_add_loop_test(t, random_failures, 0, test_scale(40));
+    tcase_add_loop_test(t, circular_failures, 0, test_scale(40));
     tcase_add_test(t, nothing_can_be_written);
     tcase_add_test(t, resumes);
     suite_add_tcase(s, t);

@@ -70,5 +70,5 @@ uint32_t mode_check_start(uint32_t mode, uint32_t maximum_file_size, const char 
 
 bool mode_opens_file(uint32_t mode)
 {
-    return !(mode & (CIRC | APP | NEW | PRE | BUF | PRIV));
+    return !(mode & (APP | NEW | BUF | PRIV));
 }
