@@ -49,6 +49,7 @@ struct known {
     bool used;
     const char *name;
     const struct etl_class_row *row;
+    const struct etl_class_row *newest;
 };
 
 static const char *find_name(const struct etw_guid *guid)
@@ -75,6 +76,7 @@ static const struct known *known_get(const struct etw_guid *guid, uint8_t opcode
             .used = true,
             .name = find_name(guid),
             .row = etl_find_row(guid, opcode, version),
+            .newest = etl_find_row(guid, opcode, UINT8_MAX),
         };
     return k;
 }
@@ -167,6 +169,31 @@ static void take_items(struct decoded *d)
     }
 }
 
+/* Programs of a 32-bit system could write what they had read from a 64-bit one: such data fill the
+ * event with pointers of 8 bytes only. */
+static uint8_t pointer_size_by_data(const struct etl_class_row *row, const struct etl_event *e)
+{
+    static const uint8_t sizes[] = {4, 8};
+    struct etl_event copy = *e;
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        struct etl_fields f;
+        struct etl_value v;
+        uint32_t end = 0, named = 0, there = 0;
+
+        copy.pointer_size = sizes[i];
+        etl_fields_init(&f, row, &copy);
+        for (const struct etl_field *field = row->fields; field->name; field++)
+            named++;
+        while (etl_fields_next(&f, &v) > 0)
+            there++;
+        end = f.pos;
+        if (named == there && end == e->data_size)
+            return sizes[i];
+    }
+    return e->pointer_size;
+}
+
 static uint32_t get32(const uint8_t *p)
 {
     uint32_t v;
@@ -179,8 +206,8 @@ static void take_process(struct trace_state *t, struct decoded *d)
 {
     struct etl_fields f;
     struct etl_value v;
-    bool ends =
-        d->row == &etl_rows[ETL_ROW_Process_End] || d->row == &etl_rows[ETL_ROW_Process_DCEnd];
+    bool ends = d->newest == &etl_rows[ETL_ROW_Process_End] ||
+                d->newest == &etl_rows[ETL_ROW_Process_DCEnd];
 
     etl_fields_init(&f, d->row, &d->e);
     while (etl_fields_next(&f, &v) > 0) {
@@ -213,7 +240,7 @@ static void take_image(struct trace_state *t, struct decoded *d)
     if (!d->has_subject_pid)
         return;
     bool goes =
-        d->row == &etl_rows[ETL_ROW_Image_UnLoad] || d->row == &etl_rows[ETL_ROW_Image_DCEnd];
+        d->newest == &etl_rows[ETL_ROW_Image_UnLoad] || d->newest == &etl_rows[ETL_ROW_Image_DCEnd];
     d->build_id =
         (goes ? image_ids_goes : image_ids_comes)(t->image_ids, d->raw, d->subject_pid, base);
 }
@@ -254,13 +281,15 @@ static void take_facts(struct trace_state *t, struct decoded *d)
     }
     if (!d->row)
         return;
-    if (is_row(d->row, ETL_ROW_Process_Start, ETL_ROW_Process_DCEnd)) {
+    if (is_row(d->newest, ETL_ROW_Process_Start, ETL_ROW_Process_DCEnd)) {
         take_process(t, d);
-    } else if (is_row(d->row, ETL_ROW_Thread_Start, ETL_ROW_Thread_DCEnd)) {
+    } else if (is_row(d->newest, ETL_ROW_Thread_Start, ETL_ROW_Thread_DCEnd)) {
         if (d->e.data_size < 8)
             return;
-        d->subject_pid = get32(d->e.data);
-        d->subject_tid = get32(d->e.data + 4);
+        /* the first layout had them the other way round */
+        bool swapped = d->row != d->newest && d->row->version == 0;
+        d->subject_pid = get32(d->e.data + (swapped ? 4 : 0));
+        d->subject_tid = get32(d->e.data + (swapped ? 0 : 4));
         d->has_subject_pid = d->has_subject_tid = true;
         names_thread(t->names, d->subject_tid, d->subject_pid);
     } else if (d->row == &etl_rows[ETL_ROW_Thread_CSwitch]) {
@@ -278,7 +307,7 @@ static void take_facts(struct trace_state *t, struct decoded *d)
         d->subject_tid = get32(d->e.data);
         d->has_subject_tid = true;
         d->has_subject_pid = names_pid_of(t->names, d->subject_tid, &d->subject_pid);
-    } else if (is_row(d->row, ETL_ROW_Image_Load, ETL_ROW_Image_DCEnd)) {
+    } else if (is_row(d->newest, ETL_ROW_Image_Load, ETL_ROW_Image_DCEnd)) {
         take_image(t, d);
     }
 }
@@ -335,8 +364,12 @@ void decode_event(struct trace_state *t, const EVENT_RECORD *record, struct deco
     if (by_class || !d->provider) {
         const struct known *k =
             known_get(&d->guid, by_class ? d->e.opcode : 0, by_class ? d->e.version : 0);
-        if (by_class)
+        if (by_class) {
             d->row = k->row;
+            d->newest = k->newest;
+            if (d->row && d->kind == KIND_CLASSIC && d->e.pointer_size == 4)
+                d->e.pointer_size = pointer_size_by_data(d->row, &d->e);
+        }
         if (!d->provider && k->name) {
             d->provider = k->name;
             d->provider_len = (uint32_t) strlen(k->name);

@@ -9,6 +9,7 @@
 
 #include "../base/cleanup.h"
 #include "../base/clock.h"
+#include "classes_old.h"
 
 /* Pass 1: the fields of each layout. */
 #define LAYOUT(class, layout, version, header)                                                     \
@@ -243,7 +244,7 @@ const struct etl_class_row *etl_find_row(const struct etw_guid *class_guid, uint
         if (!best || row->version > best->version)
             best = row;
     }
-    return best;
+    return best ? best : etl_find_old_row(class_guid, opcode, version);
 }
 
 /* Flags that the masks hold elsewhere than in word 0. */

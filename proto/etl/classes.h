@@ -128,7 +128,8 @@ extern const struct etl_class_row etl_rows[ETL_ROW_COUNT];
 const struct etw_guid *etl_hook_guid(uint8_t group, uint8_t opcode);
 const char *etl_class_name(const struct etw_guid *class_guid);
 
-/* The row that decodes (class, opcode, version): the highest version <= the event's. NULL: none. */
+/* The row that decodes (class, opcode, version): the highest version <= the event's, or that of an
+ * earlier system, which is not in etl_rows. NULL: none. */
 const struct etl_class_row *etl_find_row(const struct etw_guid *class_guid, uint8_t opcode,
                                          uint8_t version);
 

@@ -118,7 +118,6 @@ static uint32_t wide_units(const uint8_t *p, uint32_t n, bool *ret_nul)
 static int variable_field(const struct etl_fields *f, const uint8_t *p, uint32_t n,
                           struct etl_value *v)
 {
-    uint32_t pointers = 2u * (f->pointer_size == 4 ? 4 : 8), size, first;
     const uint8_t *nul;
     bool ended;
     uint16_t count;
@@ -134,21 +133,7 @@ static int variable_field(const struct etl_fields *f, const uint8_t *p, uint32_t
         /* Without a NUL the text ends with the data. */
         return (int) (ended ? v->size + 2 : n);
     case ETL_T_sid:
-        if (n < 4)
-            return -EBADMSG;
-        memcpy(&first, p, sizeof(first));
-        if (first == 0) {
-            v->size = 0;
-            return 4;
-        }
-        if (n < pointers)
-            return -EBADMSG;
-        size = (uint32_t) etl_sid_size(p + pointers, n - pointers);
-        if (size == 0)
-            return -EBADMSG;
-        v->data = p + pointers;
-        v->size = size;
-        return (int) (pointers + size);
+        return etl_token_user(p, n, f->pointer_size, &v->data, &v->size);
     case ETL_T_bin:
         if (n < sizeof(count))
             return -EBADMSG;

@@ -159,4 +159,8 @@ int etl_fields_next(struct etl_fields *f, struct etl_value *ret);
 /* Length of the SID at data, 0 when it is not one. "S-1-5-18" needs at most ETL_SID_STRING_MAX. */
 #define ETL_SID_STRING_MAX 192
 size_t etl_sid_size(const void *data, size_t len);
+/* What classes have for a user: the words of a TOKEN_USER and a SID, or the null form. Returns the
+ * bytes that it takes; ret_size 0: no SID. -EBADMSG: it does not fit. */
+int etl_token_user(const void *data, size_t len, uint8_t pointer_size, const uint8_t **ret_sid,
+                   uint32_t *ret_size);
 char *etl_sid_format(const void *sid, size_t len, char buf[ETL_SID_STRING_MAX]);

@@ -2,6 +2,7 @@
  *
  * SIDs: size, text, and those of Linux users. Pure functions, any thread.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,41 @@ size_t etl_sid_size(const void *data, size_t len)
         return 0;
     size = SID_FIXED + 4u * p[1];
     return size <= len ? size : 0;
+}
+
+/* The null form is a zero of 4 bytes; but programs that write such events for themselves may leave
+ * zeros for the pointers, with a SID after them. */
+static bool pointers_are_null(const uint8_t *p, size_t len, size_t token)
+{
+    static const uint8_t zeros[16 + 2];
+
+    return len > token && memcmp(p, zeros, token) == 0 &&
+           etl_sid_size(p + token, len - token) > 8 && memcmp(p + token + 2, zeros, 4) == 0;
+}
+
+int etl_token_user(const void *data, size_t len, uint8_t pointer_size, const uint8_t **ret_sid,
+                   uint32_t *ret_size)
+{
+    const uint8_t *p = data;
+    size_t token = 2u * (pointer_size == 4 ? 4u : 8u);
+    uint32_t first;
+
+    if (len < sizeof(first))
+        return -EBADMSG;
+    memcpy(&first, p, sizeof(first));
+    if (first == 0 && !pointers_are_null(p, len, token)) {
+        *ret_sid = p;
+        *ret_size = 0;
+        return sizeof(first);
+    }
+    if (len < token)
+        return -EBADMSG;
+    size_t size = etl_sid_size(p + token, len - token);
+    if (size == 0)
+        return -EBADMSG;
+    *ret_sid = p + token;
+    *ret_size = (uint32_t) size;
+    return (int) (token + size);
 }
 
 char *etl_sid_format(const void *sid, size_t len, char buf[ETL_SID_STRING_MAX])

@@ -14,6 +14,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 n=0
 failed=0
+beside=${ETW_SOURCE_ROOT:-.}/../shared/etl-samples
+[ -n "${ETW_SAMPLES:-}" ] || [ ! -d "$beside" ] || ETW_SAMPLES=$beside
 
 result() {
     name=$1

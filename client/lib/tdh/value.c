@@ -84,22 +84,13 @@ static int sid_size(const uint8_t *p, uint32_t left, uint32_t *ret)
 /* As classes have it: the SID after a TOKEN_USER, or a zero. */
 static int wbem_sid_size(const uint8_t *p, uint32_t left, uint8_t pointer_size, uint32_t *ret)
 {
-    uint32_t first, token = 2u * pointer_size, size;
-    int r;
+    const uint8_t *sid;
+    uint32_t size;
+    int r = etl_token_user(p, left, pointer_size, &sid, &size);
 
-    if (left < sizeof(first))
-        return -EBADMSG;
-    memcpy(&first, p, sizeof(first));
-    if (first == 0) {
-        *ret = sizeof(first);
-        return 0;
-    }
-    if (left < token)
-        return -EBADMSG;
-    r = sid_size(p + token, left - token, &size);
     if (r < 0)
         return r;
-    *ret = token + size;
+    *ret = (uint32_t) r;
     return 0;
 }
 
