@@ -156,6 +156,119 @@ ETW_API ULONG WMIAPI FlushTraceA(TRACEHANDLE TraceHandle, LPCSTR InstanceName,
 ETW_API ULONG WMIAPI FlushTraceW(TRACEHANDLE TraceHandle, LPCWSTR InstanceName,
                                  PEVENT_TRACE_PROPERTIES Properties);
 
+/* Windows: evntrace.h QueryAllTracesA, QueryAllTracesW.
+ *
+ * The properties of all sessions that the caller may query, in the order of their ids.
+ *
+ * PropertyArray       pointers to structures, each with Wnode.BufferSize and both offsets set; with
+ *                     WNODE_FLAG_VERSIONED_PROPERTIES an EVENT_TRACE_PROPERTIES_V2. A name that
+ *                     does not fit is cut.
+ * PropertyArrayCount  1 to the number of sessions there can be (TraceMaxLoggersQuery), or 64
+ * LoggerCount         out, on ERROR_SUCCESS and ERROR_MORE_DATA: how many sessions there are
+ *
+ * Returns ERROR_SUCCESS or, besides the codes above:
+ *   ERROR_INVALID_PARAMETER  PropertyArray or LoggerCount is NULL, PropertyArrayCount is 0 or too
+ *                            large, an element is NULL or has an offset into the structure
+ *   ERROR_BAD_LENGTH         an element's Wnode.BufferSize does not hold the structure
+ *   ERROR_MORE_DATA          there are more sessions than elements; all elements are filled
+ * Nothing is written otherwise. */
+ETW_API ULONG WMIAPI QueryAllTracesA(PEVENT_TRACE_PROPERTIES *PropertyArray,
+                                     ULONG PropertyArrayCount, PULONG LoggerCount);
+ETW_API ULONG WMIAPI QueryAllTracesW(PEVENT_TRACE_PROPERTIES *PropertyArray,
+                                     ULONG PropertyArrayCount, PULONG LoggerCount);
+
+/* Windows: evntrace.h EnumerateTraceGuids.
+ *
+ * The providers that are registered or enabled, as far as the caller may see them, in the order of
+ * their GUIDs. Of several sessions that enabled one, the first is told.
+ *
+ * GuidPropertiesArray  pointers to structures that are filled; may be NULL when PropertyArrayCount
+ *                      is 0
+ * GuidCount            out, on ERROR_SUCCESS and ERROR_MORE_DATA: how many providers there are
+ *
+ * TRACE_GUID_PROPERTIES.LoggerId can be used as a TRACEHANDLE; EnableFlags is the low half of
+ * MatchAnyKeyword.
+ *
+ * Returns ERROR_SUCCESS or, besides the codes above:
+ *   ERROR_INVALID_PARAMETER  GuidPropertiesArray with a PropertyArrayCount, one of its elements, or
+ *                            GuidCount is NULL
+ *   ERROR_MORE_DATA          there are more providers than elements */
+ETW_API ULONG WMIAPI EnumerateTraceGuids(PTRACE_GUID_PROPERTIES *GuidPropertiesArray,
+                                         ULONG PropertyArrayCount, PULONG GuidCount);
+
+/* Windows: evntrace.h EnumerateTraceGuidsEx.
+ *
+ * TraceQueryInfoClass  and what goes in and comes out:
+ *   TraceGuidQueryList     nothing; a GUID for each provider that is registered or enabled
+ *   TraceGuidQueryInfo     a provider's GUID; TRACE_GUID_INFO, then for each registration a
+ *                          TRACE_PROVIDER_INSTANCE_INFO with its TRACE_ENABLE_INFOs. NextOffset
+ *                          leads from one registration to the next and is 0 at the last. Enabled
+ *                          and not registered: one with Pid 0 and Flags 2.
+ *   TraceGuidQueryProcess  a process id (ULONG); a GUID for each provider that it registered
+ *   TraceMaxLoggersQuery   nothing; ULONG, the number of sessions there can be
+ *   TraceGroupQueryList, TraceGroupQueryInfo, TraceDisallowListQuery: ERROR_NOT_SUPPORTED
+ * InBufferSize, OutBufferSize  bytes
+ * ReturnLength         out, on ERROR_SUCCESS and ERROR_INSUFFICIENT_BUFFER: bytes of the answer
+ *
+ * Returns ERROR_SUCCESS or, besides the codes above:
+ *   ERROR_INVALID_PARAMETER    ReturnLength is NULL, OutBuffer is NULL with a size, InBuffer is not
+ *                              what the class takes, or the class is none of these
+ *   ERROR_INSUFFICIENT_BUFFER  OutBufferSize is too small
+ *   ERROR_WMI_GUID_NOT_FOUND   nobody registered or enabled this provider, or the caller may not
+ *                              see it */
+ETW_API ULONG WMIAPI EnumerateTraceGuidsEx(TRACE_QUERY_INFO_CLASS TraceQueryInfoClass,
+                                           PVOID InBuffer, ULONG InBufferSize, PVOID OutBuffer,
+                                           ULONG OutBufferSize, PULONG ReturnLength);
+
+/* Windows: evntrace.h TraceSetInformation.
+ *
+ * Classes, with what they take; the others of TRACE_INFO_CLASS that can be set are
+ * ERROR_NOT_SUPPORTED, those that can only be asked for ERROR_INVALID_PARAMETER:
+ *   TraceStackTracingInfo            CLASSIC_EVENT_IDs, at most 256, which replace those before;
+ *                                    InformationLength 0: none. Ids that mean nothing here are
+ *                                    ignored; one that the session logs is ERROR_NOT_SUPPORTED yet.
+ *   TraceSystemTraceEnableFlagsInfo  ULONG[8], the group mask; the kernel logger's only, but for
+ *                                    one that is all 0
+ * InformationLength  bytes
+ *
+ * Returns ERROR_SUCCESS or, besides the codes above:
+ *   ERROR_INVALID_PARAMETER       no session can have such a handle; TraceInformation is NULL with
+ *                                 a length; the class is unknown or cannot be set; more than 256
+ *                                 ids; more than a group mask, or one for a session that has no
+ *                                 kernel events
+ *   ERROR_BAD_LENGTH              InformationLength is too small, or no multiple of the class's
+ *                                 structure
+ *   ERROR_WMI_INSTANCE_NOT_FOUND  no such session runs
+ *   ERROR_ACTIVE_CONNECTIONS, ERROR_BUSY
+ *                                 it is being stopped, or changed */
+ETW_API ULONG WMIAPI TraceSetInformation(TRACEHANDLE SessionHandle,
+                                         TRACE_INFO_CLASS InformationClass, PVOID TraceInformation,
+                                         ULONG InformationLength);
+
+/* Windows: evntrace.h TraceQueryInformation.
+ *
+ * Classes, with what they give; the others of TRACE_INFO_CLASS that can be asked for are
+ * ERROR_NOT_SUPPORTED, those that can only be set and those of EnumerateTraceGuidsEx
+ * ERROR_INVALID_PARAMETER:
+ *   TraceStackTracingInfo            CLASSIC_EVENT_IDs that are in force: none yet
+ *   TraceSystemTraceEnableFlagsInfo  ULONG[8], the group mask; all 0 without kernel events
+ *   TraceVersionInfo                 TRACE_VERSION_INFO. SessionHandle may be 0.
+ *   TraceMaxLoggersQuery             ULONG, sessions there can be. SessionHandle may be 0.
+ *   TraceMaxPmcCounterQuery          ULONG, hardware counters that can be asked for: 0.
+ * SessionHandle may be 0. TraceStreamCount                 ULONG, streams of buffers that the
+ * session has InformationLength  bytes ReturnLength       out, may be NULL: bytes of the answer,
+ * also with ERROR_BAD_LENGTH
+ *
+ * Returns ERROR_SUCCESS or, besides the codes above:
+ *   ERROR_INVALID_PARAMETER       no session can have such a handle; TraceInformation is NULL with
+ *                                 a length; the class is unknown or cannot be asked for
+ *   ERROR_BAD_LENGTH              InformationLength is too small
+ *   ERROR_WMI_INSTANCE_NOT_FOUND  no such session runs */
+ETW_API ULONG WMIAPI TraceQueryInformation(TRACEHANDLE SessionHandle,
+                                           TRACE_INFO_CLASS InformationClass,
+                                           PVOID TraceInformation, ULONG InformationLength,
+                                           PULONG ReturnLength);
+
 /* Consumers. */
 
 /* Windows: evntrace.h OpenTraceA, OpenTraceW.
@@ -311,6 +424,7 @@ ETW_API ULONG WMIAPI EnableTrace(ULONG Enable, ULONG EnableFlag, ULONG EnableLev
 #define QueryTrace QueryTraceW
 #define UpdateTrace UpdateTraceW
 #define FlushTrace FlushTraceW
+#define QueryAllTraces QueryAllTracesW
 #define OpenTrace OpenTraceW
 #else
 #define PEVENT_TRACE_BUFFER_CALLBACK PEVENT_TRACE_BUFFER_CALLBACKA
@@ -322,6 +436,7 @@ ETW_API ULONG WMIAPI EnableTrace(ULONG Enable, ULONG EnableFlag, ULONG EnableLev
 #define QueryTrace QueryTraceA
 #define UpdateTrace UpdateTraceA
 #define FlushTrace FlushTraceA
+#define QueryAllTraces QueryAllTracesA
 #define OpenTrace OpenTraceA
 #endif
 

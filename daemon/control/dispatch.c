@@ -486,6 +486,9 @@ void dispatch(struct connection *c, const Etwd__Message *m, int *fds, size_t n_f
         case ETWD__MESSAGE__BODY_STACK_TRACING:
             on_stack_tracing(c, m->id, m->stack_tracing);
             break;
+        case ETWD__MESSAGE__BODY_TRACE_INFORMATION:
+            dispatch_information(c, m->id, m->trace_information);
+            break;
         default:
             if (!dispatch_provider(c, m, fds, n_fds))
                 reply_status(c, m->id, ETW_ERROR_NOT_SUPPORTED,

@@ -29,5 +29,8 @@ void pending_status(struct pending *p, uint32_t status, const char *reason);
 bool message_guid(const ProtobufCBinaryData *data, struct etw_guid *ret);
 void dispatch_list_providers(struct connection *c, uint64_t id, const Etwd__ListProviders *m);
 
+/* information.c */
+void dispatch_information(struct connection *c, uint64_t id, const Etwd__TraceInformation *m);
+
 /* dispatch_providers.c: true when the message was one of its kind. */
 bool dispatch_provider(struct connection *c, const Etwd__Message *m, int *fds, size_t n_fds);

@@ -39,8 +39,10 @@ struct provider_item {
 
 static Etwd__ProviderInstance *instance_free(Etwd__ProviderInstance *i)
 {
-    if (i)
+    if (i) {
         free(i->image);
+        free(i->sessions);
+    }
     free(i);
     return NULL;
 }
@@ -123,14 +125,19 @@ static bool grow_list(void *list, size_t n)
 }
 
 static void page_instance(void *userdata, pid_t pid, uid_t uid, const char *image,
-                          uint32_t registrations)
+                          uint32_t registrations, const struct session *const *enabled_by,
+                          size_t n_enabled_by)
 {
     struct page *pg = userdata;
     struct provider_item *it = pg->open ? &pg->items[pg->n - 1] : NULL;
 
-    /* A provider of a thousand processes: the first of them make a message that can be sent. */
-    if (!it || (!pg->peer->privileged && pg->peer->uid != uid) || it->bytes > ETWD_LIST_BYTES)
+    if (!it || (!pg->peer->privileged && pg->peer->uid != uid))
         return;
+    /* A provider of a thousand processes: the first of them make a message that can be sent. */
+    if (it->bytes > ETWD_LIST_BYTES) {
+        it->m.more_instances = true;
+        return;
+    }
     Etwd__ProviderInstance *i = malloc(sizeof(*i));
     if (!i || !grow_list(&it->m.instances, it->m.n_instances)) {
         free(i);
@@ -138,6 +145,13 @@ static void page_instance(void *userdata, pid_t pid, uid_t uid, const char *imag
         return;
     }
     *i = (Etwd__ProviderInstance) ETWD__PROVIDER_INSTANCE__INIT;
+    i->sessions = calloc(n_enabled_by ? n_enabled_by : 1, sizeof(*i->sessions));
+    for (size_t k = 0; i->sessions && k < n_enabled_by; k++)
+        if (policy_may_see(pg->peer, session_owner_uid(enabled_by[k]),
+                           session_is_kernel(enabled_by[k])))
+            i->sessions[i->n_sessions++] = session_handle(enabled_by[k]);
+    it->bytes += 10 * i->n_sessions;
+    pg->failed |= !i->sessions;
     i->pid = (uint32_t) pid;
     i->uid = uid;
     i->registrations = registrations;
@@ -194,11 +208,12 @@ void dispatch_list_providers(struct connection *c, uint64_t id, const Etwd__List
     struct session *only = NULL;
     struct etw_guid after = {0};
 
-    if (m->after_guid.len != 0 && !message_guid(&m->after_guid, &after)) {
+    if ((m->after_guid.len != 0 && !message_guid(&m->after_guid, &after)) ||
+        (m->guid.len != 0 && m->guid.len != sizeof(after))) {
         reply_errno(c, id, -EBADMSG);
         return;
     }
-    if (m->pid > INT32_MAX) {
+    if (m->pid > INT32_MAX || m->after_pid > INT32_MAX) {
         reply_status(c, id, ETW_ERROR_INVALID_PARAMETER, "there is no such process id");
         return;
     }
@@ -210,9 +225,15 @@ void dispatch_list_providers(struct connection *c, uint64_t id, const Etwd__List
     pg.items = calloc(ETWD_LIST_PROVIDERS, sizeof(*pg.items));
     const Etwd__Provider *list[ETWD_LIST_PROVIDERS];
     bool more = false;
+    if (pg.items && m->guid.len != 0) {
+        struct etw_guid guid;
+        if (message_guid(&m->guid, &guid))
+            (void) providers_visit_one(sv->env.providers, &guid, (pid_t) m->after_pid, &visit, &pg);
+        page_close(&pg);
+    }
     bool first = m->after_guid.len == 0;
     /* A page of which the peer may see nothing is no end of the list. */
-    for (bool again = pg.items != NULL; again;) {
+    for (bool again = pg.items && m->guid.len == 0; again;) {
         struct etw_guid last = after;
         more = providers_visit(sv->env.providers, first ? NULL : &after, (pid_t) m->pid, only,
                                ETWD_LIST_PROVIDERS, &visit, &pg, &last);

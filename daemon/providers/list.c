@@ -54,18 +54,31 @@ static int by_process(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static void visit_instances(const struct provider *pr, pid_t pid, const struct provider_visit *v,
-                            void *userdata)
+/* The sessions whose enables hold for the process. */
+static size_t enabled_by(const struct provider *pr, struct provider_process *pp,
+                         const struct session *ret[SHM_SLOTS_MAX])
 {
     size_t n = 0;
+    for (const struct enable *e = pr->enables; e && n < SHM_SLOTS_MAX; e = e->next)
+        if (e->of.session && enable_sees(e, pp))
+            ret[n++] = e->of.session;
+    return n;
+}
+
+/* Those of `pid` alone unless 0, and of pids above after_pid. */
+static void visit_instances(const struct provider *pr, pid_t pid, pid_t after_pid,
+                            const struct provider_visit *v, void *userdata)
+{
+    const struct session *sessions[SHM_SLOTS_MAX];
+    size_t n = 0;
     for (const struct line *l = pr->lines; l; l = l->next_of_provider)
-        n += pid == 0 || l->process->image->pid == pid;
+        n++;
     _cleanup_free_ struct provider_process **list = calloc(n ? n : 1, sizeof(*list));
     if (!list)
         return;
     n = 0;
     for (const struct line *l = pr->lines; l; l = l->next_of_provider)
-        if (pid == 0 || l->process->image->pid == pid)
+        if ((pid == 0 || l->process->image->pid == pid) && l->process->image->pid > after_pid)
             list[n++] = l->process;
     qsort(list, n, sizeof(*list), by_process);
     for (size_t i = 0, k; i < n; i = k) {
@@ -75,7 +88,7 @@ static void visit_instances(const struct provider *pr, pid_t pid, const struct p
         if (!pp->exe)
             (void) process_executable(pp->image->pid, &pp->exe);
         v->instance(userdata, pp->image->pid, pp->image->uid, pp->exe ? pp->exe : "",
-                    (uint32_t) (k - i));
+                    (uint32_t) (k - i), sessions, enabled_by(pr, pp, sessions));
     }
 }
 
@@ -158,6 +171,28 @@ static size_t select_page(struct providers *p, const struct etw_guid *after, pid
     return n;
 }
 
+/* The enables first: there are few of them, and a page may not take all processes. */
+static void visit_provider(const struct provider *pr, pid_t pid, pid_t after_pid,
+                           const struct session *only, const struct provider_visit *v,
+                           void *userdata)
+{
+    v->provider(userdata, &pr->guid, name_of(pr));
+    for (const struct enable *e = pr->enables; e; e = e->next)
+        if (e->of.session && (!only || e->of.session == only))
+            visit_enable(e, v, userdata);
+    visit_instances(pr, pid, after_pid, v, userdata);
+}
+
+bool providers_visit_one(struct providers *p, const struct etw_guid *guid, pid_t after_pid,
+                         const struct provider_visit *v, void *userdata)
+{
+    const struct provider *pr = provider_get(p, guid, false);
+    if (!pr)
+        return false;
+    visit_provider(pr, 0, after_pid, NULL, v, userdata);
+    return true;
+}
+
 bool providers_visit(struct providers *p, const struct etw_guid *after, pid_t pid,
                      const struct session *only, size_t max, const struct provider_visit *v,
                      void *userdata, struct etw_guid *ret_last)
@@ -169,11 +204,7 @@ bool providers_visit(struct providers *p, const struct etw_guid *after, pid_t pi
     size_t n = select_page(p, after, pid, only, max + 1, page);
     for (size_t i = 0; i < n && i < max; i++) {
         *ret_last = page[i]->guid;
-        v->provider(userdata, &page[i]->guid, name_of(page[i]));
-        visit_instances(page[i], pid, v, userdata);
-        for (const struct enable *e = page[i]->enables; e; e = e->next)
-            if (e->of.session && (!only || e->of.session == only))
-                visit_enable(e, v, userdata);
+        visit_provider(page[i], pid, 0, only, v, userdata);
     }
     return n > max;
 }

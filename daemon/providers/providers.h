@@ -143,7 +143,8 @@ struct provider_visit {
     void (*provider)(void *userdata, const struct etw_guid *guid, const char *name);
     /* image: path or name of its program, or "". */
     void (*instance)(void *userdata, pid_t pid, uid_t uid, const char *image,
-                     uint32_t registrations);
+                     uint32_t registrations, const struct session *const *enabled_by,
+                     size_t n_enabled_by);
     void (*enable)(void *userdata, const struct session *s, uint8_t level, uint64_t any,
                    uint64_t all, uint32_t properties, const char *const *filters, size_t n_filters);
 };
@@ -152,3 +153,6 @@ struct provider_visit {
 bool providers_visit(struct providers *p, const struct etw_guid *after, pid_t pid,
                      const struct session *only, size_t max, const struct provider_visit *v,
                      void *userdata, struct etw_guid *ret_last);
+/* That GUID alone, its processes above after_pid. False: nobody registered or enabled it. */
+bool providers_visit_one(struct providers *p, const struct etw_guid *guid, pid_t after_pid,
+                         const struct provider_visit *v, void *userdata);

@@ -11,6 +11,7 @@
 #include "session.h"
 
 #define KERNEL_LOGGER_NAME "NT Kernel Logger"
+#define GLOBAL_LOGGER_NAME "GlobalLogger"
 extern const struct etw_guid system_trace_control_guid;
 
 /* A refusal as it goes to the client: a Win32 code, and one line for people. */

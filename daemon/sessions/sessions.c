@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -95,8 +96,12 @@ int table_insert(struct sessions *ss, struct session *s)
         s->id = ETW_KERNEL_LOGGER_ID;
         while (*p)
             p = &(*p)->next;
-    } else {
+    } else if (strcasecmp(s->properties.name, GLOBAL_LOGGER_NAME) == 0)
+        s->id = ETW_GLOBAL_LOGGER_ID; /* names are unique: it is free */
+    else {
         uint32_t id = ETW_FIRST_LOGGER_ID;
+        if (*p && (*p)->id == ETW_GLOBAL_LOGGER_ID)
+            p = &(*p)->next;
         for (; *p && (*p)->id == id; p = &(*p)->next)
             id++;
         if (id >= ETW_KERNEL_LOGGER_ID)
@@ -235,6 +240,11 @@ uint32_t session_buffers(const struct session *s)
 uint32_t session_buffers_free(const struct session *s)
 {
     return s->buffers ? buffers_unused(s->buffers) : 0;
+}
+
+uint32_t session_streams(const struct session *s)
+{
+    return s->single ? 1 : s->n_streams;
 }
 
 /* FLUSH: what was stamped before this moment, then the partial buffers, then the header. The
@@ -457,6 +467,37 @@ static void update_apply(struct session *s, const struct session_properties *p)
     router_kick(s->table->env.router);
 }
 
+static int update_possible(const struct session *s, struct refusal *refusal)
+{
+    if (s->state != SESSION_RUNNING || s->stop_wanted)
+        return refuse(refusal, ETW_ERROR_ACTIVE_CONNECTIONS, "the session is being stopped");
+    if (s->updating)
+        return refuse(refusal, ETW_ERROR_BUSY, "another change of the session is under way");
+    return 0;
+}
+
+/* The kernel's part, whose answer comes later. */
+static void flags_change(struct update_op *op, struct sessions *ss, struct session *s,
+                         uint32_t flags, const struct session_plan *plan, sessions_fn fn,
+                         void *userdata)
+{
+    int r;
+
+    *op = (struct update_op){
+        .sessions = ss,
+        .session = s,
+        .flags = flags,
+        .inert_flags = plan->inert_flags,
+        .fn = fn,
+        .userdata = userdata,
+    };
+    memcpy(op->masks, plan->masks, sizeof(op->masks));
+    s->updating = true;
+    r = kernel_logger_update(ss->env.kernel, s, op->masks, update_done, op);
+    if (r < 0)
+        update_done(r, op);
+}
+
 void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
                      sessions_fn fn, void *userdata)
 {
@@ -464,17 +505,9 @@ void sessions_update(struct sessions *ss, struct session *s, const struct sessio
     struct refusal refusal;
     int r;
 
-    if (s->state != SESSION_RUNNING || s->stop_wanted) {
-        (void) refuse(&refusal, ETW_ERROR_ACTIVE_CONNECTIONS, "the session is being stopped");
-        fn(&refusal, NULL, userdata);
-        return;
-    }
-    if (s->updating) {
-        (void) refuse(&refusal, ETW_ERROR_BUSY, "another change of the session is under way");
-        fn(&refusal, NULL, userdata);
-        return;
-    }
-    r = update_check(ss, s, p, &plan, &refusal);
+    r = update_possible(s, &refusal);
+    if (r == 0)
+        r = update_check(ss, s, p, &plan, &refusal);
     if (r < 0) {
         fn(&refusal, NULL, userdata);
         return;
@@ -495,19 +528,35 @@ void sessions_update(struct sessions *ss, struct session *s, const struct sessio
         fn(NULL, s, userdata);
         return;
     }
-    *op = (struct update_op){
-        .sessions = ss,
-        .session = s,
-        .flags = p->enable_flags,
-        .inert_flags = plan.inert_flags,
-        .fn = fn,
-        .userdata = userdata,
-    };
-    memcpy(op->masks, plan.masks, sizeof(op->masks));
-    s->updating = true;
-    r = kernel_logger_update(ss->env.kernel, s, op->masks, update_done, op);
-    if (r < 0)
-        update_done(r, op);
+    flags_change(op, ss, s, p->enable_flags, &plan, fn, userdata);
+}
+
+void sessions_set_flags(struct sessions *ss, struct session *s, uint32_t flags, sessions_fn fn,
+                        void *userdata)
+{
+    struct session_plan plan = {0};
+    struct refusal refusal;
+    struct update_op *op = NULL;
+    int r;
+
+    r = update_possible(s, &refusal);
+    if (r == 0 && !s->kernel && flags != 0)
+        r = refuse(&refusal, ETW_ERROR_INVALID_PARAMETER,
+                   "session '%.200s' is no system logger: it has no kernel events",
+                   s->properties.name);
+    if (r == 0 && s->kernel)
+        r = session_flags_check(flags, true, &plan, &refusal);
+    if (r == 0 && s->kernel && flags != s->properties.enable_flags) {
+        op = malloc(sizeof(*op));
+        if (!op) {
+            refuse_errno(&refusal, -ENOMEM, "the session could not be changed");
+            r = -ENOMEM;
+        }
+    }
+    if (op)
+        flags_change(op, ss, s, flags, &plan, fn, userdata);
+    else
+        fn(r < 0 ? &refusal : NULL, r < 0 ? NULL : s, userdata);
 }
 
 void sessions_connection_gone(struct sessions *ss, uint64_t connection)

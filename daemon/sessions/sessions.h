@@ -80,6 +80,9 @@ void sessions_flush(struct sessions *ss, struct session *s, sessions_fn fn, void
 /* What ControlTrace UPDATE may change; p is only read. */
 void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
                      sessions_fn fn, void *userdata);
+/* The kernel events of a system logger, as UPDATE's EnableFlags. */
+void sessions_set_flags(struct sessions *ss, struct session *s, uint32_t flags, sessions_fn fn,
+                        void *userdata);
 /* Reads the kernel's loss counters into the sessions'; before their state is told. */
 void sessions_refresh(struct sessions *ss);
 
@@ -118,3 +121,5 @@ uint32_t session_owner_pid(const struct session *s);
 uint64_t session_start_filetime(const struct session *s);
 uint32_t session_buffers(const struct session *s);
 uint32_t session_buffers_free(const struct session *s);
+/* Streams of buffers: one for each processor, or one. */
+uint32_t session_streams(const struct session *s);

@@ -75,6 +75,38 @@ static void start_fail_errno(struct start_op *op, int r, const char *what)
     start_fail(op);
 }
 
+/* Who has the sessions: "uid 0 has 60, uid 1000 has 4". */
+static const char *holders(const struct sessions *ss, char *text, size_t size)
+{
+    struct {
+        uint32_t uid;
+        unsigned n;
+    } users[8];
+    unsigned n_users = 0, others = 0;
+    size_t used = 0;
+
+    for (const struct session *s = ss->first; s; s = s->next) {
+        unsigned i = 0;
+        while (i < n_users && users[i].uid != s->owner_uid)
+            i++;
+        if (i == ARRAY_SIZE(users)) {
+            others++;
+            continue;
+        }
+        if (i == n_users) {
+            users[n_users].uid = s->owner_uid;
+            users[n_users++].n = 0;
+        }
+        users[i].n++;
+    }
+    for (unsigned i = 0; i < n_users && used < size; i++)
+        used += (size_t) snprintf(text + used, size - used, "%suid %u has %u", i ? ", " : "",
+                                  users[i].uid, users[i].n);
+    if (others > 0 && used < size)
+        (void) snprintf(text + used, size - used, ", others have %u", others);
+    return text;
+}
+
 /* The names, numbers and memory that it wants are free. */
 static int room_check(struct sessions *ss, const struct session_request *req,
                       const struct session_plan *plan, const char *folded, struct refusal *refusal)
@@ -83,6 +115,7 @@ static int room_check(struct sessions *ss, const struct session_request *req,
     const struct session_properties *p = &req->properties;
     uint64_t memory = (uint64_t) p->maximum_buffers * p->buffer_size_kb * 1024;
     unsigned own = 0;
+    char held[256] = "";
 
     if (ss->shutting_down)
         return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES, "etwd is shutting down");
@@ -100,8 +133,8 @@ static int room_check(struct sessions *ss, const struct session_request *req,
     }
     if (ss->count >= conf->max_sessions)
         return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
-                      "%u sessions run, which is the limit (MaxSessions=%lu)", ss->count,
-                      conf->max_sessions);
+                      "%u sessions run, which is the limit (MaxSessions=%lu): %s", ss->count,
+                      conf->max_sessions, holders(ss, held, sizeof(held)));
     if (!req->privileged && own >= conf->max_sessions_per_user)
         return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
                       "quota of sessions of uid %u (MaxSessionsPerUser=%lu)", req->uid,

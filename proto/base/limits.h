@@ -16,6 +16,8 @@
 #define ETW_MANIFEST_MAX (32u << 20)
 /* SCM_MAX_FD of the kernel: 253 descriptors a message. */
 #define ETW_MESSAGE_FDS_MAX 253
+/* QueryAllTraces takes at least as many elements as ETW documents, where MaxSessions= is lower. */
+#define ETW_SESSIONS_DOCUMENTED 64
 /* StartKernelTrace documents it. */
 #define ETW_STACK_IDS_MAX 256
 /* The size field of an event is 16 bits. */
@@ -64,6 +66,7 @@
 #define ETW_MERGE_BYTES_MAX (1ULL << 30)
 /* Handles: generation << 16 | id; ids from 2; the kernel logger's is fixed. */
 #define ETW_KERNEL_LOGGER_ID 0xFFFFu
+#define ETW_GLOBAL_LOGGER_ID 1u
 #define ETW_FIRST_LOGGER_ID 2u
 
 /* Executable files whose load span and build-id etwd keeps: a desktop maps 2 000 to 5 000, a build

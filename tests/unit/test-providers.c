@@ -467,7 +467,8 @@ static void list_provider(void *userdata, const struct etw_guid *guid, const cha
 }
 
 static void list_instance(void *userdata, pid_t pid, uid_t uid, const char *image,
-                          uint32_t registrations)
+                          uint32_t registrations, const struct session *const *enabled_by,
+                          size_t n_enabled_by)
 {
     ((struct listed *) userdata)->instances += registrations;
 }

@@ -49,6 +49,21 @@ static inline void wire_message_freep(Etwd__Message **m)
  * its standard output and print all the same. Takes fd; returns it when there is no better one. */
 int fd_move_up(int fd);
 
+/* ---- list.c ---- */
+
+/* Replies that are parts of one answer. */
+struct pages {
+    Etwd__Message **m;
+    size_t n;
+};
+void pages_done(struct pages *p);
+#define _cleanup_pages_ __attribute__((cleanup(pages_done)))
+/* Asks for one more, of this kind. The code of the reply, or of the connection. */
+uint32_t pages_ask(int fd, Etwd__Message *request, Etwd__Message__BodyCase expected,
+                   struct pages *ret, const Etwd__Message **ret_page);
+/* MaxSessions= */
+uint32_t daemon_max_sessions(int fd, uint32_t *ret);
+
 /* ---- properties.c ---- */
 
 /* A checked view of the caller's structure and the two names behind it. The sizes are copies. */
