@@ -2,7 +2,8 @@
  *
  * etwd's start and end: what the service manager kept for it, what needs root (etwd-image, socket,
  * limits), then the rights it keeps, then the loop with everything on it and what a predecessor
- * left; SIGTERM or SIGINT ends all sessions in good order. Main thread, which becomes the loop's.
+ * left; SIGTERM or SIGINT ends all sessions in good order, SIGUSR1 leaves them to a successor. Main
+ * thread, which becomes the loop's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +37,7 @@
 #include "router/router.h"
 #include "sessions/sessions.h"
 #include "state/takeover.h"
+#include "watchdog.h"
 
 #define RUNTIME_DIR_DEFAULT "/run/etwd"
 
@@ -59,6 +61,7 @@ struct daemon {
     int signal_fd;
     struct loop_watch *signal_watch;
     struct loop_timer *shutdown_timer;
+    struct watchdog *watchdog;
     bool stopping;
 };
 
@@ -166,7 +169,7 @@ static int user_choose(struct daemon *d, uid_t *ret_uid, gid_t *ret_gid)
 static void helper_start(struct daemon *d, uid_t uid, gid_t gid)
 {
     d->image_fd = -1;
-    if (geteuid() != 0)
+    if (geteuid() != 0 && !image_helper_inherits())
         return;
     const char *dir = getauxval(AT_SECURE) ? NULL : getenv("ETWD_LIBEXEC");
     _cleanup_free_ char *path = NULL;
@@ -212,6 +215,12 @@ static void signal_ready(int fd, uint32_t revents, void *userdata)
         }
         if (d->stopping)
             continue; /* no second signal shortens it */
+        if (si.ssi_signo == SIGUSR1 && state_kept(d->state)) {
+            /* As if killed, but between two transactions: all is in the store, and what is left to
+             * do the successor does. */
+            log_info("SIGUSR1: sessions are left to the next etwd");
+            _exit(EXIT_SUCCESS);
+        }
         d->stopping = true;
         (void) sd_notify(0, "STOPPING=1\nSTATUS=Finalising sessions");
         server_stop_listening(d->server);
@@ -231,6 +240,7 @@ static int signals_setup(struct daemon *d)
     (void) sigemptyset(&set);
     (void) sigaddset(&set, SIGTERM);
     (void) sigaddset(&set, SIGINT);
+    (void) sigaddset(&set, SIGUSR1);
     (void) sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -errno;
@@ -425,8 +435,22 @@ static int loop_setup(struct daemon *d)
     return r;
 }
 
+static int watchdog_setup(struct daemon *d)
+{
+    uint64_t usec;
+    int r;
+
+    r = sd_watchdog_enabled(0, &usec);
+    if (r > 0)
+        r = watchdog_new(d->loop, d->router, usec, &d->watchdog);
+    if (r < 0)
+        log_error("watchdog: %s", strerror(-r));
+    return r;
+}
+
 static void daemon_done(struct daemon *d)
 {
+    watchdog_free(d->watchdog);
     loop_watch_free(d->signal_watch);
     loop_timer_free(d->shutdown_timer);
     server_free(d->server);
@@ -479,6 +503,8 @@ static int run(struct daemon *d)
     r = loop_setup(d);
     if (r == 0)
         r = takeover(d);
+    if (r == 0)
+        r = watchdog_setup(d);
     if (r < 0)
         return r;
     d->successor = false;
@@ -504,6 +530,10 @@ int main(int argc, char **argv)
     if (d.options.verbose)
         etw_log_init("etwd", ETW_LOG_DEBUG);
     r = run(&d);
+    /* A manager that keeps what we hold starts us again at once; that shall not take a processor
+     * for as long as it fails. */
+    if (r < 0 && state_kept(d.state))
+        (void) sleep(ETWD_FAILED_START_S);
     if (r < 0 && d.successor)
         _exit(EXIT_FAILURE); /* the next start tries again: all is still in the store */
     daemon_done(&d);

@@ -26,6 +26,17 @@
 /* Registered buffers are not charged to RLIMIT_MEMLOCK with it, whenever that happens. */
 #define ALWAYS PRIVILEGE_BIT(CAP_IPC_LOCK)
 
+#if defined(__SANITIZE_ADDRESS__)
+#define UNDUMPABLE 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define UNDUMPABLE 1
+#endif
+#endif
+#ifndef UNDUMPABLE
+#define UNDUMPABLE 0
+#endif
+
 struct caps {
     uint64_t effective, permitted;
 };
@@ -76,18 +87,14 @@ int privilege_drop(uid_t uid, gid_t gid)
             setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
             return -errno;
         (void) prctl(PR_SET_KEEPCAPS, 0);
-        /* The kernel has made us undumpable: no core file, no debugger of another process of this
-         * uid. Our own /proc/self stays open to us. Sanitizers look for leaks with ptrace(2). */
-#if defined(__SANITIZE_ADDRESS__)
-        (void) prctl(PR_SET_DUMPABLE, 1);
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-        (void) prctl(PR_SET_DUMPABLE, 1);
-#endif
-#endif
     }
     c.permitted &= KEEP;
     c.effective = c.permitted & ALWAYS;
+    /* No core file, no debugger of another process of this uid, in which other users' events are.
+     * The kernel did it for a change of uid, unless it is told not to; a service manager's exec
+     * does not. Our own /proc/self stays open to us. Sanitizers look for leaks with ptrace(2). */
+    if (geteuid() != 0 && c.permitted && prctl(PR_SET_DUMPABLE, UNDUMPABLE) < 0)
+        return -errno;
     return caps_set(&c);
 }
 

@@ -6,16 +6,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+
+#ifndef CAP_CHECKPOINT_RESTORE
+#define CAP_CHECKPOINT_RESTORE 40
+#endif
 
 /* The child: the socket as descriptor 3, an error pipe as 4 that closes on exec. */
 __attribute__((noreturn)) static void run_helper(const char *path, uid_t uid, gid_t gid, int sock,
@@ -64,6 +70,15 @@ __attribute__((noreturn)) static void run_helper(const char *path, uid_t uid, gi
     e = errno;
     (void) !write(4, &e, sizeof(e));
     _exit(127);
+}
+
+bool image_helper_inherits(void)
+{
+    static const int caps[] = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE};
+    for (size_t i = 0; i < ARRAY_SIZE(caps); i++)
+        if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, caps[i], 0, 0) > 0)
+            return true;
+    return false;
 }
 
 int image_helper_spawn(const char *path, uid_t uid, gid_t gid, int *ret_fd, pid_t *ret_pid)

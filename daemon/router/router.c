@@ -625,6 +625,11 @@ void router_pass(struct router *r)
     pass(r, true);
 }
 
+uint64_t router_emitted(const struct router *r)
+{
+    return r->emitted;
+}
+
 void router_hold(struct router *r, uint64_t stamp)
 {
     r->hold = stamp;

@@ -99,6 +99,10 @@ void router_emit(struct router *r, enum etl_row row, uint16_t cpu, uint64_t stam
  * pass: who wants it to be now makes one first. */
 uint64_t router_time(const struct router *r);
 
+/* The watermark of the last pass: everything older is in the sessions' buffers. It stands still
+ * while the router sleeps. */
+uint64_t router_emitted(const struct router *r);
+
 /* Holds the merge: no record newer than `stamp` is emitted until released (UINT64_MAX). Rundown
  * uses it so that its records, stamped T0, come before live ones. */
 void router_hold(struct router *r, uint64_t stamp);

@@ -108,6 +108,8 @@
  * a second, and two threads that never rest keep a third at the same priority waiting for longer.
  */
 #define ETWD_NICE (-10)
+/* A start that fails takes this long where a service manager repeats it without a pause. */
+#define ETWD_FAILED_START_S 1
 /* Requests that etwd's io_uring takes before it submits: a pass closes at most a few dozen buffers;
  * more just means one more system call. */
 #define ETWD_URING_ENTRIES 256

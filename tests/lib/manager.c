@@ -42,11 +42,12 @@ struct shared {
     _Atomic bool stopping; /* no new start */
     _Atomic bool hold;     /* the next start waits */
     _Atomic int pid;
-    _Atomic unsigned deaths, ready;
+    _Atomic unsigned deaths, ready, watchdogs;
     _Atomic int status; /* of the last death */
     _Atomic size_t stored, dropped;
     _Atomic unsigned long long died_ns, pause_ns;
-    _Atomic bool broken; /* etwd did not keep to the protocol */
+    unsigned long long heard_ns; /* the manager's: READY=1, WATCHDOG=1 */
+    _Atomic bool broken;         /* etwd did not keep to the protocol */
     char why[256];
     char names[NAMES_SHOWN][16];
     long write_offset;
@@ -59,6 +60,7 @@ struct test_manager {
     struct shared *shared;
     char *dir, *socket, *log;
     size_t store_max;
+    unsigned watchdog_us;
     const char *argv[64];
     /* Of the manager itself. */
     char *notify_path;
@@ -167,7 +169,12 @@ static void take_message(struct test_manager *m, const char *text, int *fds, siz
     names_show(m);
     if (has_line(text, "READY=1")) {
         m->shared->pause_ns = now_ns() - m->shared->died_ns;
+        m->shared->heard_ns = now_ns();
         m->shared->ready++;
+    }
+    if (has_line(text, "WATCHDOG=1")) {
+        m->shared->heard_ns = now_ns();
+        m->shared->watchdogs++;
     }
 }
 
@@ -229,6 +236,12 @@ static void exec_etwd(struct test_manager *m)
     unsetenv("ETWD_SOCKET");
     unsetenv("FDSTORE");
     setenv("NOTIFY_SOCKET", m->notify_path, 1);
+    unsetenv("WATCHDOG_PID");
+    (void) snprintf(text, sizeof(text), "%u", m->watchdog_us);
+    if (m->watchdog_us)
+        setenv("WATCHDOG_USEC", text, 1);
+    else
+        unsetenv("WATCHDOG_USEC");
     if (n > 0) {
         (void) snprintf(text, sizeof(text), "%zu", n);
         setenv("LISTEN_FDS", text, 1);
@@ -267,6 +280,17 @@ static void start_etwd(struct test_manager *m)
     s->pid = pid;
 }
 
+/* As systemd: an abort that a stopped process meets when it goes on. */
+static void watchdog_look(struct test_manager *m)
+{
+    struct shared *s = m->shared;
+    if (!s->pid || s->ready <= s->deaths || now_ns() - s->heard_ns < m->watchdog_us * 1000ULL)
+        return;
+    (void) kill(s->pid, SIGABRT);
+    (void) kill(s->pid, SIGCONT);
+    s->heard_ns = now_ns();
+}
+
 static void manager_run(struct test_manager *m)
 {
     struct shared *s = m->shared;
@@ -285,7 +309,7 @@ static void manager_run(struct test_manager *m)
         int status;
 
         /* `hold` is looked at again in time. */
-        (void) poll(p, 2, s->pid ? -1 : 5);
+        (void) poll(p, 2, !s->pid ? 5 : m->watchdog_us ? 50 : -1);
         while (read(child_fd, &si, sizeof(si)) > 0)
             ;
         while (s->pid && waitpid(s->pid, &status, WNOHANG) == s->pid) {
@@ -299,6 +323,8 @@ static void manager_run(struct test_manager *m)
         }
         while (take_one(m))
             ;
+        if (m->watchdog_us)
+            watchdog_look(m);
         if (!s->pid && !s->hold && !s->stopping)
             start_etwd(m);
     }
@@ -354,6 +380,7 @@ struct test_manager *test_manager_start(const struct test_manager_options *o)
         mmap(NULL, sizeof(*m->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (m->shared == MAP_FAILED || mkdir(m->dir, 0755) < 0)
         ck_abort_msg("%s: %m", m->dir);
+    m->watchdog_us = o->watchdog_us;
     m->store_max = o->store_max && o->store_max < STORE_ROOM ? o->store_max : 10000;
     m->argv[n++] = test_env("ETWD");
     m->argv[n++] = "--runtime-dir";
@@ -406,6 +433,37 @@ void test_manager_kill_only(struct test_manager *m)
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
         ck_abort_msg("etwd has died by itself (status 0x%x); it wrote:\n%s", (unsigned) status,
                      test_manager_log(m));
+}
+
+void test_manager_restart(struct test_manager *m)
+{
+    unsigned deaths = m->shared->deaths;
+    pid_t pid = m->shared->pid;
+    if (pid <= 0 || kill(pid, SIGUSR1) < 0)
+        ck_abort_msg("etwd has died by itself; it wrote:\n%s", test_manager_log(m));
+    wait_for(m, m->shared->deaths > deaths, "end on SIGUSR1");
+    int status = m->shared->status;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        ck_abort_msg("etwd ended on SIGUSR1 with status 0x%x; it wrote:\n%s", (unsigned) status,
+                     test_manager_log(m));
+    test_manager_wait_ready(m);
+}
+
+void test_manager_wait_watchdogs(struct test_manager *m, unsigned more)
+{
+    unsigned until = m->shared->watchdogs + more;
+    wait_for(m, m->shared->watchdogs >= until, "feed the watchdog");
+}
+
+void test_manager_wait_death(struct test_manager *m, unsigned deaths)
+{
+    wait_for(m, m->shared->deaths >= deaths, "die");
+    test_manager_wait_ready(m);
+}
+
+unsigned test_manager_deaths(const struct test_manager *m)
+{
+    return m->shared->deaths;
 }
 
 void test_manager_kill(struct test_manager *m)

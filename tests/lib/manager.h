@@ -16,12 +16,20 @@ struct test_manager_options {
     const char *const *args; /* of etwd, NULL at the end; or NULL */
     size_t store_max;        /* beyond it descriptors are dropped silently; 0: 10000 */
     bool socket_unit;        /* the listening socket is the manager's */
+    unsigned watchdog_us;    /* WATCHDOG_USEC: one that is silent for longer is aborted; 0: none */
 };
 
 /* Runs etwd in a new folder and waits until it is ready; sets ETWD_SOCKET. */
 struct test_manager *test_manager_start(const struct test_manager_options *o);
 /* SIGTERM; it must exit with 0 and leave nothing in the store. */
 void test_manager_stop(struct test_manager *m);
+/* SIGUSR1, a restart: it must exit with 0; back when the next one is ready. */
+void test_manager_restart(struct test_manager *m);
+/* Until it has said WATCHDOG=1 this many times more. */
+void test_manager_wait_watchdogs(struct test_manager *m, unsigned more);
+/* Until as many have died in all, for whatever reason, and the next one is ready. */
+void test_manager_wait_death(struct test_manager *m, unsigned deaths);
+unsigned test_manager_deaths(const struct test_manager *m);
 /* kill -9 of etwd, and back when the next one is ready. */
 void test_manager_kill(struct test_manager *m);
 /* kill -9 alone, and the wait alone. */
