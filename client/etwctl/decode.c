@@ -49,7 +49,6 @@ struct known {
     bool used;
     const char *name;
     const struct etl_class_row *row;
-    const struct etl_class_row *newest;
 };
 
 static const char *find_name(const struct etw_guid *guid)
@@ -75,8 +74,7 @@ static const struct known *known_get(const struct etw_guid *guid, uint8_t opcode
             .version = version,
             .used = true,
             .name = find_name(guid),
-            .row = etl_find_row(guid, opcode, version),
-            .newest = etl_find_row(guid, opcode, UINT8_MAX),
+            .row = etl_find_any_row(guid, opcode, version),
         };
     return k;
 }
@@ -86,9 +84,11 @@ const char *provider_name(const struct etw_guid *guid)
     return known_get(guid, 0, 0)->name;
 }
 
-static bool is_row(const struct etl_class_row *row, enum etl_row first, enum etl_row last)
+/* Of the class of `like`, in any version, with an opcode from first to last. */
+static bool is_of(const struct etl_class_row *row, enum etl_row like, uint8_t first, uint8_t last)
 {
-    return row >= &etl_rows[first] && row <= &etl_rows[last];
+    return row->opcode >= first && row->opcode <= last &&
+           etw_guid_equal(&row->guid, &etl_rows[like].guid);
 }
 
 /* Some group of the kernel has this class. */
@@ -169,31 +169,6 @@ static void take_items(struct decoded *d)
     }
 }
 
-/* Programs of a 32-bit system could write what they had read from a 64-bit one: such data fill the
- * event with pointers of 8 bytes only. */
-static uint8_t pointer_size_by_data(const struct etl_class_row *row, const struct etl_event *e)
-{
-    static const uint8_t sizes[] = {4, 8};
-    struct etl_event copy = *e;
-
-    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-        struct etl_fields f;
-        struct etl_value v;
-        uint32_t end = 0, named = 0, there = 0;
-
-        copy.pointer_size = sizes[i];
-        etl_fields_init(&f, row, &copy);
-        for (const struct etl_field *field = row->fields; field->name; field++)
-            named++;
-        while (etl_fields_next(&f, &v) > 0)
-            there++;
-        end = f.pos;
-        if (named == there && end == e->data_size)
-            return sizes[i];
-    }
-    return e->pointer_size;
-}
-
 static uint32_t get32(const uint8_t *p)
 {
     uint32_t v;
@@ -206,8 +181,8 @@ static void take_process(struct trace_state *t, struct decoded *d)
 {
     struct etl_fields f;
     struct etl_value v;
-    bool ends = d->newest == &etl_rows[ETL_ROW_Process_End] ||
-                d->newest == &etl_rows[ETL_ROW_Process_DCEnd];
+    bool ends =
+        d->row->opcode == ETL_OPCODE_Process_End || d->row->opcode == ETL_OPCODE_Process_DCEnd;
 
     etl_fields_init(&f, d->row, &d->e);
     while (etl_fields_next(&f, &v) > 0) {
@@ -240,7 +215,7 @@ static void take_image(struct trace_state *t, struct decoded *d)
     if (!d->has_subject_pid)
         return;
     bool goes =
-        d->newest == &etl_rows[ETL_ROW_Image_UnLoad] || d->newest == &etl_rows[ETL_ROW_Image_DCEnd];
+        d->row->opcode == ETL_OPCODE_Image_UnLoad || d->row->opcode == ETL_OPCODE_Image_DCEnd;
     d->build_id =
         (goes ? image_ids_goes : image_ids_comes)(t->image_ids, d->raw, d->subject_pid, base);
 }
@@ -266,6 +241,12 @@ static void take_build_id(struct trace_state *t, const struct decoded *d)
         image_ids_told(t->image_ids, &b);
 }
 
+static bool is_image(const struct etl_class_row *row)
+{
+    return is_of(row, ETL_ROW_Image_Load, ETL_OPCODE_Image_UnLoad, ETL_OPCODE_Image_DCEnd) ||
+           is_of(row, ETL_ROW_Image_Load, ETL_OPCODE_Image_Load, ETL_OPCODE_Image_Load);
+}
+
 /* What the event says about processes and threads, before it is shown. */
 static void take_facts(struct trace_state *t, struct decoded *d)
 {
@@ -281,18 +262,20 @@ static void take_facts(struct trace_state *t, struct decoded *d)
     }
     if (!d->row)
         return;
-    if (is_row(d->newest, ETL_ROW_Process_Start, ETL_ROW_Process_DCEnd)) {
+    if (is_of(d->row, ETL_ROW_Process_Start, ETL_OPCODE_Process_Start, ETL_OPCODE_Process_DCEnd)) {
         take_process(t, d);
-    } else if (is_row(d->newest, ETL_ROW_Thread_Start, ETL_ROW_Thread_DCEnd)) {
+    } else if (is_of(d->row, ETL_ROW_Thread_Start, ETL_OPCODE_Thread_Start,
+                     ETL_OPCODE_Thread_DCEnd)) {
         if (d->e.data_size < 8)
             return;
         /* the first layout had them the other way round */
-        bool swapped = d->row != d->newest && d->row->version == 0;
+        bool swapped = d->row->version == 0;
         d->subject_pid = get32(d->e.data + (swapped ? 4 : 0));
         d->subject_tid = get32(d->e.data + (swapped ? 0 : 4));
         d->has_subject_pid = d->has_subject_tid = true;
         names_thread(t->names, d->subject_tid, d->subject_pid);
-    } else if (d->row == &etl_rows[ETL_ROW_Thread_CSwitch]) {
+    } else if (is_of(d->row, ETL_ROW_Thread_Start, ETL_OPCODE_Thread_CSwitch,
+                     ETL_OPCODE_Thread_CSwitch)) {
         if (d->e.data_size < 8)
             return;
         d->tid = get32(d->e.data);
@@ -301,13 +284,14 @@ static void take_facts(struct trace_state *t, struct decoded *d)
         d->subject_tid = get32(d->e.data + 4);
         d->has_subject_tid = true;
         d->has_subject_pid = names_pid_of(t->names, d->subject_tid, &d->subject_pid);
-    } else if (d->row == &etl_rows[ETL_ROW_Thread_ReadyThread]) {
+    } else if (is_of(d->row, ETL_ROW_Thread_Start, ETL_OPCODE_Thread_ReadyThread,
+                     ETL_OPCODE_Thread_ReadyThread)) {
         if (d->e.data_size < 4)
             return;
         d->subject_tid = get32(d->e.data);
         d->has_subject_tid = true;
         d->has_subject_pid = names_pid_of(t->names, d->subject_tid, &d->subject_pid);
-    } else if (is_row(d->newest, ETL_ROW_Image_Load, ETL_ROW_Image_DCEnd)) {
+    } else if (is_image(d->row)) {
         take_image(t, d);
     }
 }
@@ -364,12 +348,10 @@ void decode_event(struct trace_state *t, const EVENT_RECORD *record, struct deco
     if (by_class || !d->provider) {
         const struct known *k =
             known_get(&d->guid, by_class ? d->e.opcode : 0, by_class ? d->e.version : 0);
-        if (by_class) {
+        if (by_class)
             d->row = k->row;
-            d->newest = k->newest;
-            if (d->row && d->kind == KIND_CLASSIC && d->e.pointer_size == 4)
-                d->e.pointer_size = pointer_size_by_data(d->row, &d->e);
-        }
+        if (d->kind == KIND_CLASSIC && d->row)
+            d->e.pointer_size = etl_row_pointer_size(d->row, &d->e);
         if (!d->provider && k->name) {
             d->provider = k->name;
             d->provider_len = (uint32_t) strlen(k->name);

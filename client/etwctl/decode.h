@@ -47,10 +47,9 @@ struct decoded {
     uint32_t provider_len;
     const char *event; /* NULL: unknown; not terminated */
     uint32_t event_len;
-    const struct etl_class_row *row;    /* how to read the data, or NULL */
-    const struct etl_class_row *newest; /* of the same event: row itself but for old layouts */
-    bool is_text;                       /* EventWriteString: the data are UTF-16 */
-    const struct schema *schema;        /* of an event that does not describe itself, or NULL */
+    const struct etl_class_row *row; /* how to read the data, or NULL */
+    bool is_text;                    /* EventWriteString: the data are UTF-16 */
+    const struct schema *schema;     /* of an event that does not describe itself, or NULL */
     bool has_tl;
     struct etl_tl tl;
     struct etl_event e; /* guid, opcode, version, data, pointer_size are set */

@@ -216,7 +216,14 @@ static void emit_row_integer(struct emitter *em, const struct etl_class_row *row
         emit_unsigned(em, v->integer);
 }
 
-static void emit_row_array(struct emitter *em, const struct etl_value *v)
+static void emit_row_address(struct emitter *em, int family, const uint8_t *data)
+{
+    char buf[INET6_ADDRSTRLEN];
+
+    out_printf(em->o, em->json ? "\"%s\"" : "%s", inet_ntop(family, data, buf, sizeof(buf)));
+}
+
+static void emit_row_array(struct emitter *em, const struct etl_value *v, uint8_t pointer_size)
 {
     size_t width;
 
@@ -234,6 +241,17 @@ static void emit_row_array(struct emitter *em, const struct etl_value *v)
     case ETL_T_u32:
         width = 4;
         break;
+    case ETL_T_ptr:
+        emit_begin(em, '[');
+        width = v->field->count == ETL_COUNT_REST && pointer_size == 4 ? 4 : 8;
+        for (size_t i = 0; i + width <= v->size; i += width) {
+            uint64_t n = 0;
+            memcpy(&n, v->data + i, width);
+            emit_field_element(em);
+            emit_hex(em, n);
+        }
+        emit_end(em, ']');
+        return;
     default:
         /* the time zone of a header: nothing to read for people */
         if (!em->json && v->size > TEXT_BYTES_MAX) {
@@ -255,16 +273,22 @@ static void emit_row_array(struct emitter *em, const struct etl_value *v)
 }
 
 static void emit_row_value(struct emitter *em, const struct etl_class_row *row,
-                           const struct etl_value *v)
+                           const struct etl_value *v, uint8_t pointer_size)
 {
     if (v->field->count > 0) {
-        emit_row_array(em, v);
+        emit_row_array(em, v, pointer_size);
         return;
     }
     switch (v->field->type) {
     case ETL_T_ptr:
     case ETL_T_hex64:
         emit_hex(em, v->integer);
+        break;
+    case ETL_T_ip4:
+        emit_row_address(em, AF_INET, v->data);
+        break;
+    case ETL_T_ip6:
+        emit_row_address(em, AF_INET6, v->data);
         break;
     case ETL_T_ft:
         emit_filetime(em, v->integer);
@@ -300,7 +324,7 @@ static int emit_row_fields(struct emitter *em, const struct decoded *d)
     etl_fields_init(&f, d->row, &d->e);
     while ((r = etl_fields_next(&f, &v)) > 0) {
         emit_key(em, v.field->name, strlen(v.field->name));
-        emit_row_value(em, d->row, &v);
+        emit_row_value(em, d->row, &v, d->e.pointer_size);
     }
     return r;
 }

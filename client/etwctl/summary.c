@@ -183,7 +183,7 @@ static void key_names_of_class(struct key *k, const struct etl_event *e)
         k->name = name;
         k->name_len = (uint32_t) strlen(name);
     }
-    row = etl_find_row(&k->g.guid, e->opcode, e->version);
+    row = etl_find_any_row(&k->g.guid, e->opcode, e->version);
     if (row) {
         k->event = row->event_name;
         k->event_len = (uint32_t) strlen(row->event_name);

@@ -284,6 +284,10 @@ static uint8_t tl_in_type(enum etl_field_type type)
         return 19;
     case ETL_T_ptr:
     case ETL_T_hex64:
+    case ETL_T_size: /* the last four are read only */
+    case ETL_T_ip4:
+    case ETL_T_ip6:
+    case ETL_T_port:
         return 21;
     }
     return 0;

@@ -9,7 +9,6 @@
 
 #include "../base/cleanup.h"
 #include "../base/clock.h"
-#include "classes_old.h"
 
 /* Pass 1: the fields of each layout. */
 #define LAYOUT(class, layout, version, header)                                                     \
@@ -244,7 +243,7 @@ const struct etl_class_row *etl_find_row(const struct etw_guid *class_guid, uint
         if (!best || row->version > best->version)
             best = row;
     }
-    return best ? best : etl_find_old_row(class_guid, opcode, version);
+    return best;
 }
 
 /* Flags that the masks hold elsewhere than in word 0. */

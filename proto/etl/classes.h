@@ -94,12 +94,19 @@ enum etl_field_type {
     ETL_T_asz,
     ETL_T_wsz,
     ETL_T_bin,
+    /* Of windows.def alone. */
+    ETL_T_size, /* as wide as a pointer, but a number */
+    ETL_T_ip4,  /* in network order, as what follows */
+    ETL_T_ip6,
+    ETL_T_port,
 };
+
+#define ETL_COUNT_REST UINT16_MAX
 
 struct etl_field {
     const char *name; /* NULL ends the list */
     enum etl_field_type type;
-    uint16_t count; /* of an array; 0: a single value */
+    uint16_t count; /* of an array; 0: a single value; ETL_COUNT_REST: to the end of the data */
 };
 
 /* One event of classes.def. */
@@ -132,6 +139,12 @@ const char *etl_class_name(const struct etw_guid *class_guid);
  * earlier system, which is not in etl_rows. NULL: none. */
 const struct etl_class_row *etl_find_row(const struct etw_guid *class_guid, uint8_t opcode,
                                          uint8_t version);
+
+/* The same with what only Windows writes (windows.def): for readers. */
+const struct etl_class_row *etl_find_any_row(const struct etw_guid *class_guid, uint8_t opcode,
+                                             uint8_t version);
+/* The rows of windows.def; returns how many. */
+size_t etl_windows_rows(const struct etl_class_row **ret);
 
 struct etw_clock_line;
 /* Brings the fields of a payload that are in the session's clock (their values: CLOCK_BOOTTIME

@@ -3,6 +3,7 @@
  * Walks an event's user data by the fields of its layout. Packed, no alignment; each field is
  * checked against what is left. No allocation, any thread.
  */
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -29,9 +30,11 @@ static uint32_t type_size(enum etl_field_type type, uint8_t pointer_size)
     case ETL_T_u16:
     case ETL_T_i16:
     case ETL_T_wch:
+    case ETL_T_port:
         return 2;
     case ETL_T_u32:
     case ETL_T_i32:
+    case ETL_T_ip4:
         return 4;
     case ETL_T_u64:
     case ETL_T_i64:
@@ -41,8 +44,10 @@ static uint32_t type_size(enum etl_field_type type, uint8_t pointer_size)
     case ETL_T_ticks:
         return 8;
     case ETL_T_ptr:
+    case ETL_T_size:
         return pointer_size == 4 ? 4 : 8;
     case ETL_T_guid:
+    case ETL_T_ip6:
         return 16;
     case ETL_T_sid:
     case ETL_T_asz:
@@ -167,7 +172,9 @@ int etl_fields_next(struct etl_fields *f, struct etl_value *ret)
             goto broken;
         size = (uint32_t) r;
     } else {
-        size = field->count ? unit * field->count : unit;
+        size = field->count == ETL_COUNT_REST ? left / unit * unit
+               : field->count                 ? unit * field->count
+                                              : unit;
         if (size > left) {
             r = -EBADMSG;
             goto broken;
@@ -176,10 +183,12 @@ int etl_fields_next(struct etl_fields *f, struct etl_value *ret)
         v.size = size;
         if (field->type == ETL_T_wch && field->count) {
             v.size = 2 * wide_units(p, size, &ended);
-        } else if (!field->count && field->type != ETL_T_guid) {
+        } else if (!field->count && unit <= 8) {
             v.is_integer = true;
             v.is_signed = type_is_signed(field->type);
             v.integer = load_integer(p, size, v.is_signed);
+            if (field->type == ETL_T_port)
+                v.integer = be16toh((uint16_t) v.integer);
         }
     }
     f->pos += size;

@@ -152,6 +152,9 @@ struct etl_fields {
  * short inside a field (what came before is good). A newer version's surplus is ignored, and data
  * that end at a field's border are an older version's. Arrays of wch are texts: up to their NUL;
  * other arrays are their bytes. */
+/* Programs may write classic events with the pointers of another system than theirs, which only
+ * shows in the data: 4 or 8, the width with which the row takes all of them, else the header's. */
+uint8_t etl_row_pointer_size(const struct etl_class_row *row, const struct etl_event *e);
 void etl_fields_init(struct etl_fields *f, const struct etl_class_row *row,
                      const struct etl_event *e);
 int etl_fields_next(struct etl_fields *f, struct etl_value *ret);

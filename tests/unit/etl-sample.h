@@ -36,6 +36,12 @@ static inline uint32_t sample_fixed_size(enum etl_field_type t)
     case ETL_T_wsz:
     case ETL_T_bin:
         return 0;
+    case ETL_T_port:
+        return 2;
+    case ETL_T_ip4:
+        return 4;
+    case ETL_T_ip6:
+        return 16;
     default:
         return 8;
     }

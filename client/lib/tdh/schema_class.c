@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schemas of classic events from classes.def: the kernel's and heap's classes in all versions that
- * stand there. As on Windows their provider is the system's trace provider, the class is their
- * task, the event's name their opcode.
+ * Schemas of classic events from classes.def and windows.def: the kernel's and heap's classes in
+ * all versions that stand there. As on Windows their provider is the system's trace provider, the
+ * class is their task, the event's name their opcode.
  */
 #include "schema.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "etl/classes.h"
+#include "etl/iterate.h"
 
 static uint16_t in_type(const struct etl_field *f)
 {
@@ -50,8 +50,48 @@ static uint16_t in_type(const struct etl_field *f)
         return TDH_INTYPE_UNICODESTRING;
     case ETL_T_bin:
         return TDH_INTYPE_MANIFEST_COUNTEDBINARY;
+    case ETL_T_size:
+        return TDH_INTYPE_SIZET;
+    case ETL_T_ip4:
+        return TDH_INTYPE_UINT32;
+    case ETL_T_ip6:
+        return TDH_INTYPE_BINARY;
+    case ETL_T_port:
+        return TDH_INTYPE_UINT16;
     }
     return TDH_INTYPE_NULL;
+}
+
+static uint16_t out_type(const struct etl_field *f)
+{
+    switch (f->type) {
+    case ETL_T_ip4:
+        return TDH_OUTTYPE_IPV4;
+    case ETL_T_ip6:
+        return TDH_OUTTYPE_IPV6;
+    case ETL_T_port:
+        return TDH_OUTTYPE_PORT;
+    default:
+        return TDH_OUTTYPE_NULL;
+    }
+}
+
+/* How many elements of the last field this event's data have. */
+static uint16_t rest_count(const struct etl_class_row *row, const EVENT_RECORD *r)
+{
+    struct etl_event e = {
+        .data = r->UserData,
+        .data_size = r->UserDataLength,
+        .pointer_size = r->EventHeader.Flags & EVENT_HEADER_FLAG_32_BIT_HEADER ? 4 : 8,
+    };
+    struct etl_fields f;
+    struct etl_value v;
+
+    etl_fields_init(&f, row, &e);
+    while (etl_fields_next(&f, &v) > 0)
+        if (v.field->count == ETL_COUNT_REST)
+            return (uint16_t) (v.size / e.pointer_size);
+    return 0;
 }
 
 int schema_from_class(struct schema *s, const EVENT_RECORD *r)
@@ -64,7 +104,7 @@ int schema_from_class(struct schema *s, const EVENT_RECORD *r)
         return -ENOENT;
     memcpy(&guid, &h->ProviderId, sizeof(guid));
     const struct etl_class_row *row =
-        etl_find_row(&guid, h->EventDescriptor.Opcode, h->EventDescriptor.Version);
+        etl_find_any_row(&guid, h->EventDescriptor.Opcode, h->EventDescriptor.Version);
     if (!row)
         return -ENOENT;
 
@@ -80,9 +120,17 @@ int schema_from_class(struct schema *s, const EVENT_RECORD *r)
             return -ENOMEM;
         p->name = text_of(f->name);
         p->in = in_type(f);
+        p->out = out_type(f);
+        if (f->type == ETL_T_ip6) {
+            p->flags = PropertyParamFixedLength;
+            p->length = 16;
+        }
         if (f->count && f->type == ETL_T_wch) {
             p->flags = PropertyParamFixedLength;
             p->length = f->count;
+        } else if (f->count == ETL_COUNT_REST) {
+            p->flags = PropertyParamFixedCount;
+            p->count = rest_count(row, r);
         } else if (f->count) {
             p->flags = PropertyParamFixedCount;
             p->count = f->count;
