@@ -79,13 +79,14 @@ const struct option start_long_options[] = {
 
 static int parse_mode(const char *verb, const char *arg, uint32_t *mode)
 {
-    static const char *const later[] = {"append", "newfile", "buffering", "compressed"};
+    static const char *const later[] = {"newfile", "buffering", "compressed"};
     static const struct {
         const char *word;
         uint32_t bit;
     } modes[] = {
         {"sequential", ETL_MODE_SEQUENTIAL},
         {"circular", ETL_MODE_CIRCULAR},
+        {"append", ETL_MODE_APPEND},
         {"preallocate", ETL_MODE_PREALLOCATE},
     };
     _cleanup_free_ char *copy = strdup(arg);
@@ -194,7 +195,7 @@ static void start_help(const char *verb)
            "                           repeated; see `etwctl enable --help`\n"
            "      --mode M,...         how the file is written: sequential; circular: of the size\n"
            "                           --max-size, the newest events; preallocate: that size is\n"
-           "                           reserved on the disk\n"
+           "                           reserved on the disk; append: behind what is in the file\n"
            "      --real-time          also for consumers that read along\n"
            "      --buffer-size K      of one buffer, in KiB or with K, M (default 64K)\n"
            "      --buffers MIN[:MAX]  number of buffers\n"
@@ -469,7 +470,7 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
     p.name = (char *) s->name;
     p.guid.data = (uint8_t *) &guid;
     p.guid.len = sizeof(guid);
-    p.clock = s->clock ? s->clock : ETW_CLOCK_QPC;
+    p.clock = s->clock ? s->clock : s->mode & ETL_MODE_APPEND ? ETW_CLOCK_SYSTEM : ETW_CLOCK_QPC;
     p.buffer_size_kb = s->buffer_size_kb;
     p.minimum_buffers = s->minimum_buffers;
     p.maximum_buffers = s->maximum_buffers;

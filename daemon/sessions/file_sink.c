@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "behind.h"
 #include "clock.h"
+#include "etl/append.h"
 #include "internal.h"
 #include "io/loop.h"
 #include "io/worker.h"
@@ -31,6 +32,7 @@
  * 4096 suits any disk's sector. Buffers have at least that. */
 #define HEADER_WRITE FILE_SINK_HEADER
 #define RESULT_PENDING 1
+_Static_assert(HEADER_WRITE == ETL_APPEND_HEADER, "what is kept of a file that is added to");
 
 struct waiter {
     uint64_t ticket; /* all up to this one are settled */
@@ -71,7 +73,8 @@ struct file_sink {
     struct waiter *waiters;
     /* The first buffer. */
     uint8_t *header;
-    uint64_t header_settled; /* what the header under way, or the last, tells of */
+    struct etl_logfile_totals before; /* of sessions that wrote to the file before */
+    uint64_t header_settled;          /* what the header under way, or the last, tells of */
     bool header_busy;
     bool header_dirty;
     bool header_final;
@@ -82,6 +85,7 @@ struct file_sink {
     /* For the job. */
     int job_result;
     bool job_direct;
+    uint64_t job_end; /* of what is in the file and stays; 0: nothing */
     struct {
         uint64_t end; /* of the file */
         uint64_t blank[ETWD_SINK_DEPTH];
@@ -243,6 +247,11 @@ static uint64_t settled(struct file_sink *f)
 
 /* The header. */
 
+static uint32_t sum(uint32_t a, uint32_t b)
+{
+    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
+}
+
 static void totals_now(const struct file_sink *f, struct etl_logfile_totals *ret)
 {
     struct session *s = f->session;
@@ -251,8 +260,8 @@ static void totals_now(const struct file_sink *f, struct etl_logfile_totals *ret
     *ret = (struct etl_logfile_totals){
         .end_time = f->header_final ? session_clock_filetime(s) : 0,
         .buffers_written = (uint32_t) (file_end(f) / f->buffer_bytes),
-        .events_lost = session_events_lost(s),
-        .buffers_lost = s->counters.log_buffers_lost,
+        .events_lost = sum(f->before.events_lost, session_events_lost(s)),
+        .buffers_lost = sum(f->before.buffers_lost, s->counters.log_buffers_lost),
     };
 }
 
@@ -650,16 +659,17 @@ static void open_run(void *userdata)
             (void) ftruncate(f->fd, sb.st_size);
         return;
     }
-    if (ftruncate(f->fd, 0) < 0) {
+    if (ftruncate(f->fd, (off_t) f->job_end) < 0) {
         f->job_result = -errno;
         return;
     }
     f->job_result = reserve(f);
     if (f->job_result < 0)
         return;
-    f->job_result = write_all(f->fd, f->header, f->buffer_bytes);
+    f->job_result = write_all(f->fd, f->header, f->job_end ? HEADER_WRITE : f->buffer_bytes);
     if (f->job_result < 0) {
-        (void) ftruncate(f->fd, 0);
+        if (f->job_end == 0)
+            (void) ftruncate(f->fd, 0);
         return;
     }
     if (!f->job_direct)
@@ -686,12 +696,26 @@ static void open_done(void *userdata)
             f->header = start;
         }
         f->open = true;
-        f->committed = f->buffer_bytes;
-        f->session->counters.buffers_written = 1;
+        f->committed = f->job_end ? f->job_end : f->buffer_bytes;
+        f->session->counters.buffers_written = (uint32_t) (f->committed / f->buffer_bytes);
     }
     f->fn(r, f->userdata);
     if (r == 0)
         pump(f);
+}
+
+static int open_begin(struct file_sink *f, bool direct, file_sink_fn fn, void *userdata)
+{
+    int r;
+
+    f->fn = fn;
+    f->userdata = userdata;
+    f->job_direct = direct && f->buffer_bytes % HEADER_WRITE == 0;
+    f->on_worker = true;
+    r = worker_submit(f->worker, open_run, open_done, f);
+    if (r < 0)
+        f->on_worker = false;
+    return r;
 }
 
 int file_sink_open(struct file_sink *f, const struct etl_logfile_params *p, bool direct,
@@ -701,16 +725,23 @@ int file_sink_open(struct file_sink *f, const struct etl_logfile_params *p, bool
     int r;
 
     r = etl_logfile_buffer_put(f->header, p, &totals);
-    if (r < 0)
-        return r;
-    f->fn = fn;
-    f->userdata = userdata;
-    f->job_direct = direct && f->buffer_bytes % HEADER_WRITE == 0;
-    f->on_worker = true;
-    r = worker_submit(f->worker, open_run, open_done, f);
-    if (r < 0)
-        f->on_worker = false;
-    return r;
+    return r < 0 ? r : open_begin(f, direct, fn, userdata);
+}
+
+int file_sink_open_append(struct file_sink *f, const struct etl_append *a, bool direct,
+                          file_sink_fn fn, void *userdata)
+{
+    struct etl_logfile_totals totals = {.buffers_written = (uint32_t) (a->end / a->buffer_size)};
+
+    if (a->buffer_size != f->buffer_bytes || a->end / a->buffer_size > UINT32_MAX)
+        return -EINVAL;
+    memcpy(f->header, a->header, HEADER_WRITE);
+    etl_logfile_buffer_totals(f->header, &f->before);
+    totals.events_lost = f->before.events_lost;
+    totals.buffers_lost = f->before.buffers_lost;
+    etl_logfile_buffer_update(f->header, &totals);
+    f->job_end = a->end;
+    return open_begin(f, direct, fn, userdata);
 }
 
 /* Handing on. */
@@ -779,6 +810,7 @@ int file_sink_resume(struct file_sink *f, const struct file_sink_position *p, co
     for (uint32_t i = 0; i < n; i++)
         list_put(f, &f->queue, waiting[i].index);
     memcpy(f->header, header, HEADER_WRITE);
+    etl_logfile_buffer_totals(f->header, &f->before);
     if (f->slots.n > 0)
         memcpy(f->slots.events, slots, f->slots.n * sizeof(*slots));
     f->slots.kept = p->kept;

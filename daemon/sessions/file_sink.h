@@ -49,6 +49,12 @@ struct file_sink *file_sink_free(struct file_sink *f);
 int file_sink_open(struct file_sink *f, const struct etl_logfile_params *p, bool direct,
                    file_sink_fn fn, void *userdata);
 
+/* In place of it: goes on behind what is in the file, whose totals the header keeps counting from.
+ * The session's buffers are of the file's size. */
+struct etl_append;
+int file_sink_open_append(struct file_sink *f, const struct etl_append *a, bool direct,
+                          file_sink_fn fn, void *userdata);
+
 /* A closed buffer of the session, to be written after those put before. */
 void file_sink_put(struct file_sink *f, uint32_t index);
 

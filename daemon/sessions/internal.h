@@ -98,6 +98,8 @@ struct session {
 
 /* Takes over the strings of p; p is left empty. cpus: possible CPUs. No buffers yet. */
 int session_new(struct loop *l, struct session_properties *p, unsigned cpus, struct session **ret);
+/* Before it has buffers: theirs are of this size instead. */
+void session_set_buffer_size(struct session *s, uint32_t bytes);
 /* Everything it holds; the sink must be idle. */
 struct session *session_free(struct session *s);
 

@@ -62,7 +62,6 @@ static const struct {
     uint32_t bit;
     const char *name;
 } later_modes[] = {
-    {ETL_MODE_APPEND, "appending to a log file"},
     {ETL_MODE_NEWFILE, "a sequence of log files (newfile)"},
     {ETL_MODE_BUFFERING, "buffering in memory"},
     {ETL_MODE_PRIVATE_LOGGER, "private sessions"},
@@ -94,6 +93,10 @@ static int mode_check(const struct session_properties *p, struct refusal *refusa
     if (p->clock > ETW_CLOCK_CYCLE)
         return refuse(refusal, ETW_ERROR_INVALID_PARAMETER,
                       "clock %u: 1 is QPC, 2 the system time, 3 the cycle counter", p->clock);
+    if ((mode & ETL_MODE_APPEND) && p->clock != ETW_CLOCK_SYSTEM)
+        return refuse(refusal, ETW_ERROR_INVALID_PARAMETER,
+                      "LogFileMode 0x%x: appending needs the system time as clock (2), not %u",
+                      mode, p->clock);
     return 0;
 }
 

@@ -129,6 +129,16 @@ fail:
     return r;
 }
 
+void session_set_buffer_size(struct session *s, uint32_t bytes)
+{
+    s->properties.buffer_size_kb = bytes / 1024;
+    s->buffer_bytes = bytes;
+    for (uint32_t i = 0; i < s->n_streams; i++)
+        s->streams[i].end = bytes;
+    for (unsigned i = 0; i < ETWD_LATE_BUFFERS; i++)
+        s->late[i].end = bytes;
+}
+
 struct session *session_free(struct session *s)
 {
     if (!s)

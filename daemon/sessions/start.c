@@ -17,6 +17,7 @@
 #include "base/utf16.h"
 #include "base/winerror.h"
 #include "clock.h"
+#include "etl/append.h"
 #include "etwd_events.h"
 #include "file_sink.h"
 #include "io/files.h"
@@ -45,6 +46,9 @@ struct start_op {
     int check_result;
     const char *check_why;
     struct file_facts facts;
+    struct etl_append *append; /* NULL: the file begins anew */
+    enum etl_append_fault append_fault;
+    const char *append_why;
     /* Why it ends, while the kernel's probes are taken back. */
     struct refusal refusal;
 };
@@ -57,6 +61,7 @@ static struct start_op *start_op_free(struct start_op *op)
     uid_worker_put(op->workers);
     free(op->name16);
     free(op->file16);
+    free(op->append);
     free(op);
     return NULL;
 }
@@ -235,7 +240,10 @@ static void start_attached(int result, void *userdata)
         .logger_name = op->name16,
         .log_file_name = op->file16,
     };
-    r = file_sink_open(s->sink, &lf, ss->env.conf->direct_io, start_opened, op);
+    if (op->append)
+        r = file_sink_open_append(s->sink, op->append, ss->env.conf->direct_io, start_opened, op);
+    else
+        r = file_sink_open(s->sink, &lf, ss->env.conf->direct_io, start_opened, op);
     if (r < 0)
         start_unwind(op, r, "the log file could not be begun");
 }
@@ -267,6 +275,47 @@ static void check_run(void *userdata)
 {
     struct start_op *op = userdata;
     op->check_result = file_check(op->fd, &op->facts, &op->check_why);
+    if (op->check_result == 0 && op->append && op->facts.size > 0)
+        op->append_fault = etl_append_look(op->fd, op->facts.size, op->sessions->env.online,
+                                           op->append, &op->append_why);
+}
+
+/* The buffer size of the file holds, whatever was asked for; so the quota is looked at anew. */
+static int append_apply(struct start_op *op)
+{
+    struct session *s = op->session;
+    const struct etl_append *a = op->append;
+    const struct etw_conf *conf = op->sessions->env.conf;
+    uint64_t used = (uint64_t) a->buffer_size * s->properties.maximum_buffers;
+
+    if (op->append_fault != ETL_APPEND_OK)
+        return refuse(&op->refusal,
+                      op->append_fault == ETL_APPEND_MISMATCH  ? ETW_ERROR_INVALID_PARAMETER
+                      : op->append_fault == ETL_APPEND_DAMAGED ? ETW_ERROR_FILE_CORRUPT
+                                                               : ETW_ERROR_BAD_PATHNAME,
+                      "log file '%.200s' cannot be appended to: %s", s->properties.log_file,
+                      op->append_why);
+    for (const struct session *o = op->sessions->first; o; o = o->next)
+        if (o != s && o->owner_uid == s->owner_uid &&
+            __builtin_add_overflow(used, (uint64_t) o->buffer_bytes * o->properties.maximum_buffers,
+                                   &used))
+            used = UINT64_MAX;
+    if (used > (uint64_t) conf->max_buffer_memory_mb << 20)
+        return refuse(&op->refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                      "%u buffers of %u KiB, as log file '%.200s' has them: quota of buffer memory "
+                      "of uid %u (MaxBufferMemoryMB=%lu)",
+                      s->properties.maximum_buffers, a->buffer_size / 1024, s->properties.log_file,
+                      s->owner_uid, conf->max_buffer_memory_mb);
+    session_set_buffer_size(s, a->buffer_size);
+    s->next_sequence = a->next_sequence;
+    if (op->plan.file_bytes_max == 0)
+        return 0;
+    uint64_t places = op->plan.file_bytes_max / a->buffer_size, there = a->end / a->buffer_size;
+    if (places <= there)
+        return refuse(&op->refusal, ETW_ERROR_DISK_FULL,
+                      "log file '%.200s' has its MaximumFileSize already", s->properties.log_file);
+    s->data_buffers_max = (uint64_t) a->next_sequence - 1 + places - there;
+    return 0;
 }
 
 static void check_done(void *userdata)
@@ -283,7 +332,16 @@ static void check_done(void *userdata)
     s->file_dev = op->facts.dev;
     s->file_ino = op->facts.ino;
     s->has_file = true;
-    if (op->plan.file_bytes_max && !(s->properties.log_file_mode & ETL_MODE_CIRCULAR))
+    if (op->append && op->facts.size == 0) {
+        free(op->append);
+        op->append = NULL;
+    }
+    if (op->append) {
+        if (append_apply(op) < 0) {
+            start_fail(op);
+            return;
+        }
+    } else if (op->plan.file_bytes_max && !(s->properties.log_file_mode & ETL_MODE_CIRCULAR))
         s->data_buffers_max = op->plan.file_bytes_max / s->buffer_bytes - 1;
 
     r = buffers_new(ss->env.loop, s->buffer_bytes, s->properties.minimum_buffers,
@@ -387,9 +445,12 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
         return;
     }
 
+    bool append = req->properties.log_file_mode & ETL_MODE_APPEND;
+    if (append)
+        op->append = calloc(1, sizeof(*op->append));
     op->name16 = etw_utf8_dup_utf16(req->properties.name, SIZE_MAX);
     op->file16 = etw_utf8_dup_utf16(req->properties.log_file, SIZE_MAX);
-    r = op->name16 && op->file16
+    r = op->name16 && op->file16 && (!append || op->append)
             ? session_new(ss->env.loop, &req->properties, ss->env.cpus, &op->session)
             : -ENOMEM;
     if (r < 0) {

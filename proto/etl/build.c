@@ -472,6 +472,21 @@ int etl_logfile_buffer_put(void *buf, const struct etl_logfile_params *p,
     return 0;
 }
 
+void etl_logfile_buffer_totals(const void *buf, struct etl_logfile_totals *ret)
+{
+    const uint8_t *at =
+        (const uint8_t *) buf + ETL_BUFFER_HEADER_SIZE + sizeof(struct etl_system_header);
+    struct etl_EventTrace_Header h;
+
+    memcpy(&h, at, sizeof(h));
+    *ret = (struct etl_logfile_totals){
+        .end_time = h.EndTime,
+        .buffers_written = h.BuffersWritten,
+        .events_lost = h.EventsLost,
+        .buffers_lost = h.BuffersLost,
+    };
+}
+
 void etl_logfile_buffer_update(void *buf, const struct etl_logfile_totals *totals)
 {
     uint8_t *at = (uint8_t *) buf + ETL_BUFFER_HEADER_SIZE + sizeof(struct etl_system_header);

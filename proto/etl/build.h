@@ -101,5 +101,7 @@ uint32_t etl_logfile_buffer_need(const struct etl_logfile_params *p);
 /* Writes the whole first buffer (p->buffer_size bytes), closed. -ENOSPC: it does not fit. */
 int etl_logfile_buffer_put(void *buf, const struct etl_logfile_params *p,
                            const struct etl_logfile_totals *totals);
-/* Changes the totals in a first buffer made by the above. */
+/* The totals in a first buffer made by the above, or checked by etl_append_check(). */
+void etl_logfile_buffer_totals(const void *buf, struct etl_logfile_totals *ret);
+/* Changes them. */
 void etl_logfile_buffer_update(void *buf, const struct etl_logfile_totals *totals);

@@ -216,7 +216,7 @@ START_TEST(existing_file)
     /* A start that fails leaves it; one that succeeds replaces all of it. */
     ck_assert_uint_eq(start("Old", file, EVENT_TRACE_FILE_MODE_CIRCULAR), ERROR_INVALID_PARAMETER);
     properties_init(&t, file);
-    t.p.Wnode.ClientContext = 2;
+    t.p.LogFileMode = EVENT_TRACE_SYSTEM_LOGGER_MODE;
     ck_assert_uint_eq(StartTraceA(&handle, "Old", &t.p), ERROR_NOT_SUPPORTED);
     content = test_read_file(file, NULL);
     ck_assert_int_eq(strncmp(content, "old content", 11), 0);
@@ -237,13 +237,12 @@ static const struct {
     const char *file;
     ULONG code;
 } later[] = {
-    {EVENT_TRACE_FILE_MODE_APPEND, 1, 0, "x.etl", ERROR_NOT_SUPPORTED},
+    {EVENT_TRACE_FILE_MODE_APPEND, 1, 0, "x.etl", ERROR_INVALID_PARAMETER},
     {EVENT_TRACE_FILE_MODE_NEWFILE, 1, 10, "x%d.etl", ERROR_NOT_SUPPORTED},
     {EVENT_TRACE_BUFFERING_MODE, 1, 0, NULL, ERROR_NOT_SUPPORTED},
     {EVENT_TRACE_PRIVATE_LOGGER_MODE, 1, 0, "x.etl", ERROR_NOT_SUPPORTED},
     {EVENT_TRACE_REAL_TIME_MODE, 1, 0, NULL, ERROR_NOT_SUPPORTED},
-    {0, 2, 0, "x.etl", ERROR_NOT_SUPPORTED},
-    {0, 3, 0, "x.etl", ERROR_NOT_SUPPORTED},
+    {EVENT_TRACE_SYSTEM_LOGGER_MODE, 1, 0, "x.etl", ERROR_NOT_SUPPORTED},
 };
 
 START_TEST(later_versions)

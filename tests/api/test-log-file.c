@@ -174,8 +174,8 @@ END_TEST
 
 START_TEST(modes_without_a_file)
 {
-    static const ULONG modes[] = {EVENT_TRACE_FILE_MODE_APPEND, EVENT_TRACE_FILE_MODE_NEWFILE,
-                                  EVENT_TRACE_BUFFERING_MODE, EVENT_TRACE_PRIVATE_LOGGER_MODE};
+    static const ULONG modes[] = {EVENT_TRACE_FILE_MODE_NEWFILE, EVENT_TRACE_BUFFERING_MODE,
+                                  EVENT_TRACE_PRIVATE_LOGGER_MODE};
 
     /* A daemon of this version refuses them; no file comes and goes meanwhile. */
     d->reply_status = ERROR_NOT_SUPPORTED;

@@ -233,6 +233,7 @@ START_TEST(mode_matrix)
             properties_init(&t, "trace%d.etl");
             t.p.MaximumFileSize = 10;
             t.p.LogFileMode = matrix_modes[i] | matrix_modes[j];
+            t.p.Wnode.ClientContext = 2; /* which APP needs */
             handle = 9;
             ck_assert_msg(StartTraceA(&handle, "name", &t.p) ==
                               (matrix[i][j] == 'x' ? ERROR_INVALID_PARAMETER : PASSED),
@@ -260,6 +261,7 @@ static const struct {
     {BUF, 0, NULL, PASSED},
     {CIRC, 0, "x.etl", ERROR_INVALID_PARAMETER}, /* needs a size */
     {CIRC, 1, "x.etl", PASSED},
+    {APP, 0, "x.etl", ERROR_INVALID_PARAMETER}, /* needs clock 2 */
     {NEW, 0, "x%d.etl", ERROR_INVALID_PARAMETER},
     {NEW, 1, "x%d.etl", PASSED},
     {NEW, 1, "x.etl", ERROR_INVALID_NAME},

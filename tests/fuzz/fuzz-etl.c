@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../unit/etl-walk.h"
+#include "etl/append.h"
 
 enum { INPUT_FILE, INPUT_BUFFER, INPUT_EVENT, INPUT_KINDS };
 
@@ -22,6 +23,17 @@ static void as_file(const uint8_t *data, size_t size)
     WALK_CHECK(fd >= 0 && ftruncate(fd, 0) == 0);
     WALK_CHECK(pwrite(fd, data, size, 0) == (ssize_t) size);
     (void) walk_file(&w, fd);
+
+    /* Whether it can be added to; what that would do stays inside what was checked. */
+    struct etl_append a;
+    const char *why = NULL;
+    uint32_t processors = size > 0x7c ? data[0x74] : 0;
+    if (etl_append_look(fd, size, processors, &a, &why) != ETL_APPEND_OK) {
+        WALK_CHECK(why != NULL);
+        return;
+    }
+    WALK_CHECK(a.buffer_size >= 4096 && a.end % a.buffer_size == 0 && a.end >= a.buffer_size);
+    WALK_CHECK(a.end <= size && a.next_sequence > 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

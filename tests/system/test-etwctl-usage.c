@@ -129,7 +129,7 @@ START_TEST(what_is_not_there_yet)
          {"start", "--kernel", "--profile-interval", "1ms", "-o", "x.etl"}},
         {1, "--heap", {"start", "--heap", "1", "-o", "x.etl"}},
         {1, "--latency", {"start", "x", "--latency", "1ms", "-o", "x.etl"}},
-        {1, "--mode append", {"start", "x", "--mode", "sequential,append", "-o", "x.etl"}},
+        {1, "--mode newfile", {"start", "x", "--mode", "newfile", "-o", "x%d.etl"}},
         {1, "--real-time without -o", {"start", "x", "--real-time"}},
         {1, "--stacks", {"record", "--kernel", "--stacks", "x", "-o", "x.etl", "--", "true"}},
         {1, "--csv", {"dump", "--csv", "f"}},

@@ -20,6 +20,7 @@
 
 #define SEQ EVENT_TRACE_FILE_MODE_SEQUENTIAL
 #define CIRC EVENT_TRACE_FILE_MODE_CIRCULAR
+#define APPEND EVENT_TRACE_FILE_MODE_APPEND
 #define PRE EVENT_TRACE_FILE_MODE_PREALLOCATE
 #define KB EVENT_TRACE_USE_KBYTES_FOR_SIZE
 #define ONE EVENT_TRACE_NO_PER_PROCESSOR_BUFFERING
@@ -30,6 +31,7 @@ static struct test_daemon *d;
 static struct test_manager *manager;
 static REGHANDLE provider;
 static char *path;
+static ULONG clock_type = 1;
 static uint64_t written; /* numbered events so far, of source 0 */
 
 static void setup(void)
@@ -61,6 +63,7 @@ static ULONG start_code(ULONG mode, ULONG size, ULONG buffer_kb)
     ULONG code;
 
     properties_init(&t, path);
+    t.p.Wnode.ClientContext = clock_type;
     t.p.LogFileMode = mode;
     t.p.MaximumFileSize = size;
     t.p.BufferSize = buffer_kb;
@@ -292,13 +295,137 @@ START_TEST(sizes_refused)
 }
 END_TEST
 
+/* ---- append ---- */
+
+static void check_complete(uint64_t count)
+{
+    static struct tally t;
+    tally_file(&t, path);
+    tally_sound(&t);
+    tally_complete(&t, 0, count);
+}
+
+/* Three sessions, one file: of the first one's buffer size, whatever the others want. */
+START_TEST(append)
+{
+    static const ULONG modes[] = {APPEND, SEQ | APPEND, SEQ | APPEND | ONE, APPEND | PRE};
+    uint64_t recorded = 0, buffers = 0;
+
+    clock_type = 2;
+    for (ULONG i = 0; i < 3; i++) {
+        ck_assert_uint_eq(start_code(modes[_i], 16, 4u << i), ERROR_SUCCESS);
+        write_events(COUNT / 4 + i);
+        flush();
+        write_events(COUNT / 12);
+        struct session_counts c = session_stop("Modes");
+        ck_assert_uint_eq(c.lost, c.ring_full);
+        ck_assert_uint_gt(c.buffers_written, buffers);
+        buffers = c.buffers_written;
+        recorded += c.recorded;
+        check_complete(written);
+        ck_assert_uint_eq((uint64_t) file_stat().st_size, buffers * 4096);
+    }
+    static struct tally t;
+    tally_file(&t, path);
+    ck_assert_uint_eq(t.events, recorded);
+}
+END_TEST
+
+static void append_refused(ULONG code)
+{
+    size_t before, after;
+    char *was = test_read_file(path, &before);
+    ck_assert_uint_eq(start_code(APPEND, 0, 4), code);
+    char *is = test_read_file(path, &after);
+    ck_assert_uint_eq(before, after);
+    ck_assert_mem_eq(was, is, before);
+    free(was);
+    free(is);
+}
+
+static void put(off_t offset, const void *bytes, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, bytes, size, offset), (ssize_t) size);
+    close(fd);
+}
+
+START_TEST(append_to_what)
+{
+    static const uint8_t zeros[5000];
+
+    /* The clock first: there is no file yet, and none comes. */
+    ck_assert_uint_eq(start_code(APPEND, 0, 4), ERROR_INVALID_PARAMETER);
+    clock_type = 0;
+    ck_assert_uint_eq(start_code(APPEND, 0, 4), ERROR_INVALID_PARAMETER);
+    clock_type = 3;
+    ck_assert_uint_eq(start_code(APPEND, 0, 4), ERROR_INVALID_PARAMETER);
+    ck_assert_int_ne(access(path, F_OK), 0);
+
+    /* Files of other kinds. */
+    clock_type = 2;
+    put(0, zeros, 100);
+    append_refused(ERROR_FILE_CORRUPT);
+    put(0, zeros, sizeof(zeros));
+    append_refused(ERROR_FILE_CORRUPT);
+    clock_type = 1;
+    ck_assert_uint_eq(start_code(SEQ, 0, 4), ERROR_SUCCESS);
+    (void) session_stop("Modes");
+    clock_type = 2;
+    append_refused(ERROR_INVALID_PARAMETER);
+    ck_assert_uint_eq(start_code(CIRC | KB, 100, 4), ERROR_SUCCESS);
+    (void) session_stop("Modes");
+    append_refused(ERROR_INVALID_PARAMETER);
+
+    /* A good one; another number of processors; a buffer size that no session has. */
+    ck_assert_uint_eq(start_code(SEQ, 0, 4), ERROR_SUCCESS);
+    write_events(1000);
+    (void) session_stop("Modes");
+    check_complete(1000);
+    uint32_t word = 77, processors;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(pread(fd, &processors, 4, 0x74), 4);
+    close(fd);
+    put(0x74, &word, 4);
+    append_refused(ERROR_INVALID_PARAMETER);
+    put(0x74, &processors, 4);
+    put(0x68, &word, 4);
+    append_refused(ERROR_FILE_CORRUPT);
+    word = 4096;
+    put(0x68, &word, 4);
+
+    /* The rest of a session that nobody stopped: cut, and gone on with. */
+    put(file_stat().st_size, zeros, sizeof(zeros));
+    ck_assert_uint_eq(start_code(APPEND, 0, 64), ERROR_SUCCESS);
+    write_events(1000);
+    (void) session_stop("Modes");
+    check_complete(2000);
+
+    /* As large as it may be. */
+    ck_assert_uint_eq(start_code(APPEND | KB, 64, 4), ERROR_DISK_FULL);
+    check_complete(2000);
+    uint64_t size = (uint64_t) file_stat().st_size;
+    ck_assert_uint_eq(start_code(APPEND | KB, (ULONG) (size / 1024 + 40), 4), ERROR_SUCCESS);
+    for (int i = 0; session_runs(); i++) {
+        ck_assert_int_lt(i, TEST_HANG_LIMIT_S * 10);
+        write_events(1000);
+    }
+    ck_assert_uint_eq((uint64_t) file_stat().st_size, size + 40 * 1024);
+    static struct tally t;
+    tally_file(&t, path);
+    tally_complete(&t, 0, t.sources[0].count);
+    ck_assert_uint_gt(t.sources[0].count, 2000);
+}
+END_TEST
+
 /* ---- a killed etwd ---- */
 
 START_TEST(takeover)
 {
     static const struct {
         ULONG mode, size;
-    } rows[] = {{CIRC | KB, 128}, {CIRC | KB | PRE, 256}, {SEQ | PRE, 16}};
+    } rows[] = {{CIRC | KB, 128}, {CIRC | KB | PRE, 256}, {SEQ | PRE, 16}, {APPEND, 16}};
     static struct tally t;
     const GUID guid = NUMBERED_GUID(1);
 
@@ -306,6 +433,12 @@ START_TEST(takeover)
     path = test_path("modes.etl");
     written = 0;
     ck_assert_uint_eq(EventRegister(&guid, NULL, NULL, &provider), ERROR_SUCCESS);
+    if (rows[_i].mode & APPEND) {
+        clock_type = 2;
+        ck_assert_uint_eq(start_code(SEQ, 0, 8), ERROR_SUCCESS);
+        write_events(500);
+        ck_assert_uint_eq(session_stop("Modes").lost, 0);
+    }
     ck_assert_uint_eq(start_code(rows[_i].mode, rows[_i].size, 4), ERROR_SUCCESS);
     for (int i = 0; i < 5; i++) {
         write_events(600);
@@ -428,11 +561,13 @@ static Suite *suite(void)
     tcase_add_test(t, circular_read_meanwhile);
     tcase_add_test(t, sizes_refused);
     tcase_add_test(t, circular_kernel);
+    tcase_add_loop_test(t, append, 0, 4);
+    tcase_add_test(t, append_to_what);
     suite_add_tcase(s, t);
 
     t = tcase_create("takeover");
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, takeover, 0, 3);
+    tcase_add_loop_test(t, takeover, 0, 4);
     suite_add_tcase(s, t);
     return s;
 }

@@ -546,7 +546,7 @@ START_TEST(file_untouched)
         {0x2, 0, 0, ETW_ERROR_INVALID_PARAMETER},          /* circular without a size */
         {0x2, 0, UINT32_MAX, ETW_ERROR_INVALID_PARAMETER}, /* circular of 4 PiB */
         {0x20, 0, UINT32_MAX, ETW_ERROR_DISK_FULL},        /* preallocated */
-        {0x4, 0, 0, ETW_ERROR_NOT_SUPPORTED},              /* append */
+        {0x4, 0, 0, ETW_ERROR_INVALID_PARAMETER},          /* append without clock 2 */
         {0x3, 0, 1, ETW_ERROR_INVALID_PARAMETER},          /* sequential and circular */
         {0x400, 0, 0, ETW_ERROR_NOT_SUPPORTED},            /* buffering */
         {0, UINT32_MAX, 0, ETW_ERROR_NO_SYSTEM_RESOURCES}, /* quota of memory */

@@ -115,9 +115,11 @@ bool handle_possible(TRACEHANDLE h);
 
 /* The combinations that ETW excludes. ERROR_SUCCESS, _INVALID_PARAMETER. */
 uint32_t mode_check(uint32_t mode, bool kernel_logger);
-/* What only a start decides: sizes, the pattern of new-file names, whether there is a place for the
- * events. `file` may be NULL. ERROR_SUCCESS, _INVALID_PARAMETER, _INVALID_NAME, _BAD_PATHNAME. */
-uint32_t mode_check_start(uint32_t mode, uint32_t maximum_file_size, const char *file);
+/* What only a start decides: the clock, sizes, the pattern of new-file names, whether there is a
+ * place for the events. `file` may be NULL. ERROR_SUCCESS, _INVALID_PARAMETER, _INVALID_NAME,
+ * _BAD_PATHNAME. */
+uint32_t mode_check_start(uint32_t mode, uint32_t clock, uint32_t maximum_file_size,
+                          const char *file);
 /* Whether this library opens the log file; for the other modes etwd does, or nobody. */
 bool mode_opens_file(uint32_t mode);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "etl/layout.h"
 
 #define SEQ ETL_MODE_SEQUENTIAL
@@ -55,8 +56,11 @@ static bool is_pattern(const char *file)
     return p && p[1] == 'd' && !strchr(p + 1, '%');
 }
 
-uint32_t mode_check_start(uint32_t mode, uint32_t maximum_file_size, const char *file)
+uint32_t mode_check_start(uint32_t mode, uint32_t clock, uint32_t maximum_file_size,
+                          const char *file)
 {
+    if (mode & APP && clock != ETW_CLOCK_SYSTEM)
+        return ERROR_INVALID_PARAMETER;
     if (mode & (CIRC | NEW | PRE) && maximum_file_size == 0)
         return ERROR_INVALID_PARAMETER;
     if (mode & ETL_MODE_NONSTOPPABLE) /* for sessions that start with the machine */
@@ -70,5 +74,5 @@ uint32_t mode_check_start(uint32_t mode, uint32_t maximum_file_size, const char 
 
 bool mode_opens_file(uint32_t mode)
 {
-    return !(mode & (APP | NEW | BUF | PRIV));
+    return !(mode & (NEW | BUF | PRIV));
 }

@@ -227,7 +227,7 @@ static uint32_t start_checked(TRACEHANDLE *handle, const void *caller_name,
     code = check_properties(p, &v, kernel_logger);
     if (code != ERROR_SUCCESS)
         return code;
-    code = mode_check_start(p->LogFileMode, p->MaximumFileSize, file);
+    code = mode_check_start(p->LogFileMode, p->Wnode.ClientContext, p->MaximumFileSize, file);
     if (code != ERROR_SUCCESS)
         return code;
     /* What the request cannot carry: filters of private sessions. */
