@@ -86,6 +86,19 @@ static void check_file(const char *name, bool complete, uint64_t recorded)
     free(path);
 }
 
+/* The same session; it may have got a ClockSync event meanwhile, since somebody set the clock. */
+static void check_same(struct json_object *before, struct json_object *after)
+{
+    static const char *const counts[] = {"written", "recorded"};
+    struct json_object *copy = test_json(json_object_to_json_string(before));
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_uint_ge(test_json_u64(after, counts[i]), test_json_u64(copy, counts[i]));
+        json_object_object_add(copy, counts[i], json_object_get(test_json_get(after, counts[i])));
+    }
+    ck_assert_str_eq(json_object_to_json_string(copy), json_object_to_json_string(after));
+    json_object_put(copy);
+}
+
 START_TEST(sessions_go_on)
 {
     begin(NULL);
@@ -98,7 +111,7 @@ START_TEST(sessions_go_on)
     for (int i = 0; i < 3; i++) {
         test_manager_kill(manager);
         after = show("one");
-        ck_assert_str_eq(json_object_to_json_string(before), json_object_to_json_string(after));
+        check_same(before, after);
         json_object_put(after);
         test_loss_identity("two");
         ck_assert_uint_eq(test_manager_stored(manager), stored);
