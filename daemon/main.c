@@ -33,6 +33,7 @@
 #include "kernel/sysconfig.h"
 #include "options.h"
 #include "privilege.h"
+#include "reload.h"
 #include "providers/providers.h"
 #include "router/router.h"
 #include "sessions/sessions.h"
@@ -62,6 +63,7 @@ struct daemon {
     struct loop_watch *signal_watch;
     struct loop_timer *shutdown_timer;
     struct watchdog *watchdog;
+    struct reload *reload;
     bool stopping;
 };
 
@@ -213,6 +215,11 @@ static void signal_ready(int fd, uint32_t revents, void *userdata)
                 ;
             continue;
         }
+        if (si.ssi_signo == SIGHUP) {
+            if (!d->stopping)
+                reload_begin(d->reload);
+            continue;
+        }
         if (d->stopping)
             continue; /* no second signal shortens it */
         if (si.ssi_signo == SIGUSR1 && state_kept(d->state)) {
@@ -236,12 +243,12 @@ static int signals_setup(struct daemon *d)
     sigset_t set;
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN); /* a write beyond a limit is an error code */
-    (void) signal(SIGHUP, SIG_IGN);
     (void) sigemptyset(&set);
     (void) sigaddset(&set, SIGTERM);
     (void) sigaddset(&set, SIGINT);
     (void) sigaddset(&set, SIGUSR1);
     (void) sigaddset(&set, SIGCHLD);
+    (void) sigaddset(&set, SIGHUP);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -errno;
     d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -429,7 +436,8 @@ static int loop_setup(struct daemon *d)
         return r;
     }
     d->socket.fd = -1;
-    if ((r = loop_timer_new(d->loop, shutdown_late, d, &d->shutdown_timer)) < 0 ||
+    if ((r = reload_new(&d->options, d->workers, &d->reload)) < 0 ||
+        (r = loop_timer_new(d->loop, shutdown_late, d, &d->shutdown_timer)) < 0 ||
         (r = loop_watch_new(d->loop, d->signal_fd, POLLIN, signal_ready, d, &d->signal_watch)) < 0)
         log_error("signals: %s", strerror(-r));
     return r;
@@ -461,6 +469,7 @@ static void daemon_done(struct daemon *d)
     kernel_logger_free(d->kernel);
     router_free(d->router);
     uid_workers_free(d->workers);
+    reload_free(d->reload);
     loop_free(d->loop);
     (void) safe_close(d->signal_fd);
     (void) safe_close(d->image_fd);
@@ -470,12 +479,25 @@ static void daemon_done(struct daemon *d)
     free(d->user);
 }
 
+static void complain(void *userdata, const char *file, unsigned line, const char *reason)
+{
+    if (line)
+        log_warning("%s:%u: %s; the line is passed over", file, line, reason);
+    else
+        log_warning("%s: %s; it is passed over", file, reason);
+}
+
 static int run(struct daemon *d)
 {
     uid_t uid;
     gid_t gid;
     int r;
 
+    r = options_conf_load(&d->options, &d->options.conf, complain, NULL);
+    if (r < 0) {
+        log_error("configuration: %s", strerror(-r));
+        return r;
+    }
     r = cpus_count(d);
     if (r < 0)
         return r;

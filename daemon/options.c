@@ -20,6 +20,7 @@ static void usage(void)
         "\n"
         "  --runtime-dir DIR   folder of the control socket (default /run/etwd)\n"
         "  --user USER         run as this user (default: etwd when it exists and root starts it)\n"
+        "  --config FILE       instead of /etc/etwd/etwd.conf (and FILE.d/*.conf)\n"
         "  -o KEY=VALUE        set a key of etwd.conf; may be given again\n"
         "  --cpus N            act as if the machine had N processors (for tests)\n"
         "  --verbose           tell more on stderr\n"
@@ -31,15 +32,36 @@ static void usage(void)
     (void) printf("  %-22s %-8d %s\n", #key, (int) (def), why);
     ETW_CONF_KEYS(CONF)
 #undef CONF
-    (void) printf("\nThe socket is where ETWD_SOCKET says, when it is set. See etwd(8).\n");
+#define CONF_TEXT(key, field, why) (void) printf("  %-22s %-8s %s\n", #key, "", why);
+    ETW_CONF_TEXTS(CONF_TEXT)
+#undef CONF_TEXT
+    (void) printf(
+        "\nThe socket is where ETWD_SOCKET says, when it is set. See etwd(8), etwd.conf(5).\n");
+}
+
+int options_conf_load(const struct options *o, struct etw_conf *ret, etw_conf_bad_fn bad,
+                      void *userdata)
+{
+    struct etw_conf conf;
+
+    etw_conf_init(&conf);
+    int r = etw_conf_load(&conf, o->config ? o->config : OPTIONS_CONFIG_DEFAULT, o->config != NULL,
+                          bad, userdata);
+    if (r < 0)
+        return r;
+    for (unsigned i = 0; i < o->n_assignments; i++)
+        (void) etw_conf_set(&conf, o->assignments[i], NULL); /* checked before */
+    *ret = conf;
+    return r;
 }
 
 int options_parse(int argc, char **argv, struct options *ret)
 {
-    enum { RUNTIME_DIR = 256, USER, CPUS, VERBOSE, VERSION, HELP };
+    enum { RUNTIME_DIR = 256, USER, CONFIG, CPUS, VERBOSE, VERSION, HELP };
     static const struct option longs[] = {
         {"runtime-dir", required_argument, NULL, RUNTIME_DIR},
         {"user", required_argument, NULL, USER},
+        {"config", required_argument, NULL, CONFIG},
         {"cpus", required_argument, NULL, CPUS},
         {"verbose", no_argument, NULL, VERBOSE},
         {"version", no_argument, NULL, VERSION},
@@ -63,11 +85,19 @@ int options_parse(int argc, char **argv, struct options *ret)
         case USER:
             o.user = optarg;
             break;
+        case CONFIG:
+            o.config = optarg;
+            break;
         case 'o':
             if (etw_conf_set(&o.conf, optarg, &reason) < 0) {
                 log_error("-o %s: %s", optarg, reason);
                 return -EINVAL;
             }
+            if (o.n_assignments == OPTIONS_ASSIGNMENTS_MAX) {
+                log_error("-o %s: more than %d of them", optarg, OPTIONS_ASSIGNMENTS_MAX);
+                return -EINVAL;
+            }
+            o.assignments[o.n_assignments++] = optarg;
             break;
         case CPUS: {
             char *end;

@@ -223,15 +223,28 @@ static void print_enable_flags(void)
     printf(".El\n");
 }
 
+static void print_takes_effect(const char *key)
+{
+    const char *from = etw_conf_takes_effect(key);
+    if (from)
+        printf("A reload changes it %s.\n", from);
+}
+
 static void print_conf(void)
 {
 #define CONF(key, field, def, min, max, why)                                                       \
     printf(".It Cm " #key "\n%lu (from %lu to %lu): %s.\n", (unsigned long) (def),                 \
-           (unsigned long) (min), (unsigned long) (max), why);
+           (unsigned long) (min), (unsigned long) (max), why);                                     \
+    print_takes_effect(#key);
+#define CONF_TEXT(key, field, why)                                                                 \
+    printf(".It Cm " #key "\nNone: %s.\n", why);                                                   \
+    print_takes_effect(#key);
     printf(".Bl -tag -width Ds\n");
     ETW_CONF_KEYS(CONF)
+    ETW_CONF_TEXTS(CONF_TEXT)
     printf(".El\n");
 #undef CONF
+#undef CONF_TEXT
 }
 
 static const struct {

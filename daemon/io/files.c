@@ -32,6 +32,20 @@ bool file_system_listed(const char *type)
     return false;
 }
 
+bool file_system_extra(const char *type, const char *extra)
+{
+    size_t n = strlen(type);
+
+    while (n > 0 && *extra) {
+        size_t word = strcspn(extra, " ");
+        if (word == n && memcmp(extra, type, n) == 0)
+            return true;
+        extra += word;
+        extra += strspn(extra, " ");
+    }
+    return false;
+}
+
 int file_mount_type(const char *mountinfo, int id, char *type, unsigned size)
 {
     /* "36 35 98:0 /root /mount options tag... - type source options": spaces in paths are escaped,
@@ -113,7 +127,8 @@ static int mount_id(int fd, int *ret)
     return 0;
 }
 
-int file_check(int fd, struct file_facts *ret, const char **ret_why)
+int file_check(int fd, const char *extra, bool patient, struct file_facts *ret,
+               const char **ret_why)
 {
     int r, id = -1;
 
@@ -154,11 +169,14 @@ int file_check(int fd, struct file_facts *ret, const char **ret_why)
                    "socket, a memfd, or another mount namespace)";
         return -EXDEV;
     }
-    if (!file_system_listed(type)) {
+    bool slow = !file_system_listed(type);
+    if (slow && !file_system_extra(type, extra)) {
         *ret_why = "the log file is on a type of file system that etwd does not write to (network "
-                   "and FUSE file systems are not served)";
+                   "and FUSE file systems only as ExtraFileSystems= in etwd.conf says)";
         return -EXDEV;
     }
+    if (slow && !patient)
+        return -EINPROGRESS;
 
     struct stat st;
     if (fstat(fd, &st) < 0) {
@@ -184,6 +202,7 @@ int file_check(int fd, struct file_facts *ret, const char **ret_why)
         .ino = st.st_ino,
         .size = (uint64_t) st.st_size,
         .free_bytes = free_bytes,
+        .slow = slow,
     };
     return 0;
 }

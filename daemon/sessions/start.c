@@ -42,7 +42,9 @@ struct start_op {
     sessions_fn fn;
     void *userdata;
     uint16_t *name16, *file16;
-    /* Of the worker's check. */
+    /* Of the worker's check; which file systems, as it was configured when it began. */
+    char extra[ETW_CONF_TEXT_MAX];
+    bool patient;
     int check_result;
     const char *check_why;
     struct file_facts facts;
@@ -274,7 +276,7 @@ static int file_facts_check(struct start_op *op)
 static void check_run(void *userdata)
 {
     struct start_op *op = userdata;
-    op->check_result = file_check(op->fd, &op->facts, &op->check_why);
+    op->check_result = file_check(op->fd, op->extra, op->patient, &op->facts, &op->check_why);
     if (op->check_result == 0 && op->append && op->facts.size > 0)
         op->append_fault = etl_append_look(op->fd, op->facts.size, op->sessions->env.online,
                                            op->append, &op->append_why);
@@ -325,6 +327,17 @@ static void check_done(void *userdata)
     struct sessions *ss = op->sessions;
     int r;
 
+    if (op->check_result == -EINPROGRESS) {
+        /* Such a file holds up its owner's threads only, whoever that is. */
+        uid_worker_put(op->workers);
+        op->workers = uid_workers_get(ss->env.workers, s->owner_uid, false);
+        op->trusted = s->trusted = false;
+        op->patient = true;
+        r = worker_submit(op->workers->files, check_run, check_done, op);
+        if (r < 0)
+            start_fail_errno(op, r, "the session could not be started");
+        return;
+    }
     if (file_facts_check(op) < 0) {
         start_fail(op);
         return;
@@ -476,6 +489,8 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
         start_fail_errno(op, r, "there is no free session number");
         return;
     }
+    memcpy(op->extra, ss->env.conf->extra_file_systems, sizeof(op->extra));
+    op->patient = !op->trusted;
     r = worker_submit(op->workers->files, check_run, check_done, op);
     if (r < 0)
         start_fail_errno(op, r, "the session could not be started");

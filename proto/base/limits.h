@@ -229,14 +229,51 @@
     CONF(ImageTimeoutMs, image_timeout_ms, 2000, 10, 60000,                                        \
          "an image record waits this long for its identity, then goes without")
 
+/* Keys with words: CONF_TEXT(key, field, why). */
+#define ETW_CONF_TEXT_MAX 256
+#define ETW_CONF_TEXTS(CONF_TEXT)                                                                  \
+    CONF_TEXT(ExtraFileSystems, extra_file_systems,                                                \
+              "types of file systems (nfs4, fuse.sshfs), with spaces between them, to which etwd " \
+              "writes log files beside local ones: on threads of the file's owner, since their "   \
+              "servers may keep a call waiting")
+
+/* RELOADED(field, from): keys whose change in etwd.conf takes effect without a restart: for what
+ * is asked from then on, or for sessions that are started from then on. All others stay as they
+ * were when etwd was started. */
+#define ETW_CONF_RELOADED(RELOADED)                                                                \
+    RELOADED(max_sessions, "at once")                                                              \
+    RELOADED(max_sessions_per_user, "at once")                                                     \
+    RELOADED(max_connections, "at once")                                                           \
+    RELOADED(max_buffer_memory_mb, "at once")                                                      \
+    RELOADED(max_registrations_per_user, "at once")                                                \
+    RELOADED(max_sessions_per_provider, "at once")                                                 \
+    RELOADED(arena_memory_mb, "at once")                                                           \
+    RELOADED(shutdown_timeout, "at once")                                                          \
+    RELOADED(kernel_default_buffers, "for the next session")                                       \
+    RELOADED(direct_io, "for the next session")                                                    \
+    RELOADED(file_cache_mb, "for the next session")                                                \
+    RELOADED(sync_interval, "for the next session")                                                \
+    RELOADED(extra_file_systems, "for the next session")
+
 struct etw_conf {
 #define CONF(key, field, def, min, max, why) unsigned long field;
     ETW_CONF_KEYS(CONF)
 #undef CONF
+#define CONF_TEXT(key, field, why) char field[ETW_CONF_TEXT_MAX];
+    ETW_CONF_TEXTS(CONF_TEXT)
+#undef CONF_TEXT
 };
 
 /* All defaults. */
 void etw_conf_init(struct etw_conf *conf);
-/* "KEY=VALUE". 0; -ENOENT unknown key; -EINVAL not a number; -ERANGE outside the limits. On an
- * error *ret_reason (static text, or NULL to ignore) says what is wrong. */
+/* "KEY=VALUE"; no value: the default again. 0; -ENOENT unknown key; -EINVAL not a number; -ERANGE
+ * outside the limits. On an error *ret_reason (static text, or NULL to ignore) says what is wrong.
+ */
 int etw_conf_set(struct etw_conf *conf, const char *assignment, const char **ret_reason);
+/* Takes the values of `next` that need no restart. Each key that differs is told, with when it
+ * takes effect, NULL: at the next start. */
+void etw_conf_reload(struct etw_conf *conf, const struct etw_conf *next,
+                     void (*changed)(void *userdata, const char *key, const char *from),
+                     void *userdata);
+/* When a change of this key in etwd.conf takes effect: "at once"; NULL: at the next start. */
+const char *etw_conf_takes_effect(const char *key);

@@ -385,6 +385,8 @@ struct test_manager *test_manager_start(const struct test_manager_options *o)
     m->argv[n++] = test_env("ETWD");
     m->argv[n++] = "--runtime-dir";
     m->argv[n++] = m->dir;
+    m->argv[n++] = "--config";
+    m->argv[n++] = "/dev/null";
     for (size_t i = 0; o->args && o->args[i]; i++) {
         if (n + 1 >= sizeof(m->argv) / sizeof(m->argv[0]))
             ck_abort_msg("too many arguments");

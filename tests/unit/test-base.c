@@ -435,7 +435,15 @@ START_TEST(conf_keys)
     ck_assert_int_eq(etw_conf_set(&conf, "FastClock=maybe", NULL), -EINVAL);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=yes", NULL), -EINVAL);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions", NULL), -EINVAL);
-    ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=", NULL), -EINVAL);
+    {
+        struct etw_conf other = conf;
+        ck_assert_int_eq(etw_conf_set(&other, "MaxSessions=", NULL), 0); /* the default again */
+        ck_assert_uint_eq(other.max_sessions, 64);
+        ck_assert_int_eq(etw_conf_set(&other, "ExtraFileSystems= nfs4  fuse.sshfs ", NULL), 0);
+        ck_assert_str_eq(other.extra_file_systems, "nfs4 fuse.sshfs");
+        ck_assert_int_eq(etw_conf_set(&other, "ExtraFileSystems=a/b", NULL), -EINVAL);
+        ck_assert_str_eq(other.extra_file_systems, "nfs4 fuse.sshfs");
+    }
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions= 5", NULL), -EINVAL);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=+5", NULL), -EINVAL);
     ck_assert_int_eq(etw_conf_set(&conf, "MaxSessions=-5", NULL), -EINVAL);

@@ -79,6 +79,13 @@ START_TEST(mount_types)
         ck_assert(file_system_listed(served[i]));
     for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
         ck_assert(!file_system_listed(refused[i]));
+    ck_assert(file_system_extra("nfs4", "nfs4"));
+    ck_assert(file_system_extra("fuse.sshfs", "nfs4 fuse.sshfs 9p"));
+    ck_assert(file_system_extra("9p", "nfs4 fuse.sshfs 9p"));
+    ck_assert(!file_system_extra("nfs", "nfs4 fuse.sshfs 9p"));
+    ck_assert(!file_system_extra("fuse", "nfs4 fuse.sshfs 9p"));
+    ck_assert(!file_system_extra("", "nfs4"));
+    ck_assert(!file_system_extra("nfs4", ""));
 }
 END_TEST
 
