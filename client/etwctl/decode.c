@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "etl/classes.h"
+#include "messages.h"
 
 const char *kind_name(enum kind k)
 {
@@ -316,6 +317,26 @@ static void take_schema(struct decoded *d)
     }
 }
 
+/* A WPP message: the names first, since the text stays in their place. */
+static void take_message(struct decoded *d)
+{
+    const char *provider, *name;
+
+    if (!messages_text(d->record, &d->message_size))
+        return;
+    provider = messages_provider(d->record);
+    name = messages_name(d->record);
+    d->message = messages_text(d->record, &d->message_size);
+    if (*provider) {
+        d->provider = provider;
+        d->provider_len = (uint32_t) strlen(provider);
+    }
+    if (*name) {
+        d->event = name;
+        d->event_len = (uint32_t) strlen(name);
+    }
+}
+
 void decode_event(struct trace_state *t, const EVENT_RECORD *record, struct decoded *ret)
 {
     const EVENT_HEADER *h = &record->EventHeader;
@@ -359,6 +380,8 @@ void decode_event(struct trace_state *t, const EVENT_RECORD *record, struct deco
     }
     if (d->kind == KIND_EVENT)
         take_schema(d);
+    else if (d->kind == KIND_MESSAGE)
+        take_message(d);
     if (d->row) {
         d->event = d->row->event_name;
         d->event_len = (uint32_t) strlen(d->event);

@@ -49,7 +49,9 @@ struct decoded {
     uint32_t event_len;
     const struct etl_class_row *row; /* how to read the data, or NULL */
     bool is_text;                    /* EventWriteString: the data are UTF-16 */
-    const struct schema *schema;     /* of an event that does not describe itself, or NULL */
+    const void *message;             /* of a WPP message: its text, UTF-16, or NULL */
+    size_t message_size;
+    const struct schema *schema; /* of an event that does not describe itself, or NULL */
     bool has_tl;
     struct etl_tl tl;
     struct etl_event e; /* guid, opcode, version, data, pointer_size are set */

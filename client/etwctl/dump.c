@@ -19,6 +19,7 @@
 #include "decode.h"
 #include "etl/file.h"
 #include "etwctl.h"
+#include "messages.h"
 #include "options.h"
 
 struct dump {
@@ -265,20 +266,22 @@ static int run(struct dump *d, const struct moments *m, char **paths)
 
 static void dump_help(void)
 {
-    printf("etwctl dump [OPTION]... FILE...\n"
-           "The events of FILEs, in time order.\n"
-           "      --provider P    only of this provider: a name or a GUID; may be repeated\n"
-           "      --event E       only this event: NAME, PROVIDER/NAME or a number; repeated\n"
-           "      --pid N,...     only about these processes\n"
-           "      --tid N,...     only about these threads\n"
-           "      --cpu N,...     only written on these processors\n"
-           "      --since T       from then on: 2026-11-30T21:11:00.5Z, or 1.5s after the start\n"
-           "      --until T       up to then\n"
-           "      --limit N       at most so many\n"
-           "      --raw           with the data in hex and the stamp of the trace's clock\n"
-           "      --json          one object a line\n"
-           "      --no-legend, --help\n"
-           "Exit code 4: events were lost, or a file is incomplete.\n");
+    printf(
+        "etwctl dump [OPTION]... FILE...\n"
+        "The events of FILEs, in time order.\n"
+        "      --provider P    only of this provider: a name or a GUID; may be repeated\n"
+        "      --event E       only this event: NAME, PROVIDER/NAME or a number; repeated\n"
+        "      --pid N,...     only about these processes\n"
+        "      --tid N,...     only about these threads\n"
+        "      --cpu N,...     only written on these processors\n"
+        "      --since T       from then on: 2026-11-30T21:11:00.5Z, or 1.5s after the start\n"
+        "      --until T       up to then\n"
+        "      --limit N       at most so many\n"
+        "      --tmf PATH      texts of WPP messages: a folder of GUID.tmf, or a file; repeated\n"
+        "      --raw           with the data in hex and the stamp of the trace's clock\n"
+        "      --json          one object a line\n"
+        "      --no-legend, --help\n"
+        "Exit code 4: events were lost, or a file is incomplete.\n");
 }
 
 enum {
@@ -367,8 +370,10 @@ static bool take_option(struct dump *d, struct moments *m, int opt, int *ret_cod
         *ret_code = not_yet("dump", "--symbols");
         return false;
     case OPT_TMF:
-        *ret_code = not_yet("dump", "--tmf (text of WPP messages)");
-        return false;
+        *ret_code = messages_add(optarg);
+        if (*ret_code != EXIT_OK)
+            return false;
+        break;
     case OPT_HELP:
     case 'h':
         dump_help();
@@ -448,6 +453,7 @@ end:
         image_ids_free(d->files[i].image_ids);
     }
     schemas_clear();
+    messages_clear();
     free(d->files);
     free(d->handles);
     number_list_clear(&d->pids);

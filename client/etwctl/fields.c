@@ -519,7 +519,7 @@ static size_t text_size(const EVENT_RECORD *r)
 
 bool decode_has_fields(const struct decoded *d)
 {
-    return d->has_tl || d->row || d->schema || d->is_text;
+    return d->has_tl || d->row || d->schema || d->is_text || d->message;
 }
 
 int emit_fields(struct emitter *em, struct decoded *d)
@@ -527,6 +527,11 @@ int emit_fields(struct emitter *em, struct decoded *d)
     if (d->is_text) {
         emit_key(em, "message", strlen("message"));
         emit_field_utf16(em, d->record->UserData, text_size(d->record));
+        return 0;
+    }
+    if (d->message) {
+        emit_key(em, "message", strlen("message"));
+        emit_field_utf16(em, d->message, d->message_size);
         return 0;
     }
     if (d->schema)

@@ -7,7 +7,8 @@
  * self-describing events (DecodingSourceTlg) bring their own; manifests (DecodingSourceXMLFile) are
  * those that this process loaded, then those in $XDG_DATA_HOME/etwd/manifests (or
  * ~/.local/share/...), /etc/etwd/manifests and /usr/share/etwd/manifests (files NAME.man and
- * NAME.xml), read when the first is needed. Others are ERROR_NOT_FOUND.
+ * NAME.xml), read when the first is needed. Others are ERROR_NOT_FOUND. Texts of WPP messages come
+ * from TMF files, through a decoding handle.
  *
  * Functions return a Win32 code and leave it for GetLastError() when it is a failure. All may be
  * called by any thread, also at the same time for the same event. Every buffer is the
@@ -210,7 +211,9 @@ typedef enum _DECODING_SOURCE {
 } DECODING_SOURCE;
 
 typedef enum _TDH_CONTEXT_TYPE {
-    TDH_CONTEXT_WPP_TMFFILE = 0, /* for WPP messages, which no source here describes: no meaning */
+    /* For WPP messages, with a decoding handle: a file, and folders with ';' between them whose
+     * files are called GUID.tmf; both UTF-16. Times are in UTC whatever GMT says. */
+    TDH_CONTEXT_WPP_TMFFILE = 0,
     TDH_CONTEXT_WPP_TMFSEARCHPATH = 1,
     TDH_CONTEXT_WPP_GMT = 2,
     TDH_CONTEXT_POINTERSIZE = 3, /* 4 or 8; else the event's header tells */
@@ -287,6 +290,9 @@ typedef struct _TDH_CONTEXT {
     TDH_CONTEXT_TYPE ParameterType;
     ULONG ParameterSize;
 } TDH_CONTEXT, *PTDH_CONTEXT;
+
+/* What TdhOpenDecodingHandle gives. */
+typedef HANDLE TDH_HANDLE, *PTDH_HANDLE;
 
 /* The schema of an event.
  *
@@ -398,6 +404,60 @@ ETW_API ULONG WINAPI TdhUnloadManifest(LPWSTR Manifest);
  *
  * Source: TdhLoadManifestFromMemory in Windows' tdh.h. */
 ETW_API ULONG WINAPI TdhLoadManifestFromMemory(LPVOID pData, ULONG cbData);
+
+/* A handle that holds what the texts of WPP messages are made from. It may be used by one thread at
+ * a time; TdhCloseDecodingHandle frees it. ERROR_SUCCESS; ERROR_INVALID_PARAMETER: NULL;
+ * ERROR_NOT_ENOUGH_MEMORY.
+ *
+ * Source: TdhOpenDecodingHandle in Windows' tdh.h. */
+ETW_API ULONG WINAPI TdhOpenDecodingHandle(PTDH_HANDLE Handle);
+
+/* Sets one parameter; of a type the last one counts, but files of TMFFILE add up.
+ *
+ *   TdhContext  ParameterType TDH_CONTEXT_WPP_TMFFILE or _TMFSEARCHPATH: ParameterValue points to
+ *               UTF-16 with a NUL; _WPP_GMT and _POINTERSIZE (4, 8; 0: the message tells): the
+ *               value itself. ParameterSize has no meaning.
+ *
+ * ERROR_SUCCESS; ERROR_INVALID_PARAMETER: a NULL, another type or value; ERROR_FILE_NOT_FOUND;
+ * ERROR_FILE_CORRUPT: it is no TMF file; ERROR_NOT_SUPPORTED: _PDB_PATH; ERROR_NOT_ENOUGH_MEMORY;
+ * others of reading a file. Folders are looked at when a message needs them.
+ *
+ * Source: TdhSetDecodingParameter in Windows' tdh.h. */
+ETW_API ULONG WINAPI TdhSetDecodingParameter(TDH_HANDLE Handle, PTDH_CONTEXT TdhContext);
+
+/* The value of the ParameterType that TdhContext names; texts belong to the handle, up to the next
+ * change. ERROR_SUCCESS; ERROR_INVALID_PARAMETER: a NULL or another type; ERROR_NOT_FOUND: it was
+ * not set.
+ *
+ * Source: TdhGetDecodingParameter in Windows' tdh.h. */
+ETW_API ULONG WINAPI TdhGetDecodingParameter(TDH_HANDLE Handle, PTDH_CONTEXT TdhContext);
+
+/* One property of a WPP message.
+ *
+ *   PropertyName  FormattedString, GuidName, GuidTypeName, FunctionName, LevelName, FlagsName,
+ *                 ComponentName: UTF-16 with a NUL; TraceGuid: a GUID; ThreadId, ProcessId,
+ *                 CpuNumber, Version: ULONG; RawSystemTime: ULONGLONG, the event's time
+ *   BufferSize    in: bytes of Buffer; out: bytes of the value
+ *   Buffer        NULL asks for the size
+ *
+ * ERROR_SUCCESS; ERROR_INSUFFICIENT_BUFFER: *BufferSize tells the bytes; ERROR_NOT_FOUND: the event
+ * is no WPP message, no file describes it, or no such property; ERROR_EVT_INVALID_EVENT_DATA: its
+ * data do not hold what the file says; ERROR_INVALID_PARAMETER: a NULL; ERROR_NOT_ENOUGH_MEMORY.
+ *
+ * Source: TdhGetWppProperty in Windows' tdh.h. */
+ETW_API ULONG WINAPI TdhGetWppProperty(TDH_HANDLE Handle, PEVENT_RECORD EventRecord,
+                                       LPWSTR PropertyName, ULONG *BufferSize, PBYTE Buffer);
+
+/* FormattedString: the text of a WPP message. Codes as TdhGetWppProperty.
+ *
+ * Source: TdhGetWppMessage in Windows' tdh.h. */
+ETW_API ULONG WINAPI TdhGetWppMessage(TDH_HANDLE Handle, PEVENT_RECORD EventRecord,
+                                      ULONG *BufferSize, PBYTE Buffer);
+
+/* Frees the handle. ERROR_SUCCESS; ERROR_INVALID_PARAMETER: NULL.
+ *
+ * Source: TdhCloseDecodingHandle in Windows' tdh.h. */
+ETW_API ULONG WINAPI TdhCloseDecodingHandle(TDH_HANDLE Handle);
 
 ETW_END_DECLS
 

@@ -126,8 +126,11 @@ def images(name, d):
         problems.append(f"{len(lines)} image events")
     for line, (opcode, m) in zip(lines, order):
         p = line["payload"] or {}
-        got = (line["opcode"], int(str(p.get("ImageBase")), 0), int(str(p.get("ImageSize")), 0),
-               p.get("FileName"))
+        # the first version of the class had other names
+        base, size, path = (("ImageBase", "ImageSize", "FileName") if "ImageBase" in p else
+                            ("BaseAddress", "ModuleSize", "ImageFileName"))
+        got = (line["opcode"], int(str(p.get(base, -1)), 0), int(str(p.get(size, -1)), 0),
+               p.get(path))
         if got != (opcode, m["base"], m["size"], m["name"]):
             problems.append(f"{got} is not {opcode}, {m}")
         if line["version"] >= 2 and (p["ImageChecksum"], p["TimeDateStamp"]) != (
@@ -157,6 +160,20 @@ def processes(name, d):
     return problems
 
 
+def messages(name, d):
+    problems = []
+    lines = [x for x in dump(name, "--tmf", os.path.join(folder, "tmf")) if x["kind"] == "message"]
+    if len(lines) != len(d["events"]):
+        problems.append(f"{len(lines)} messages")
+    for line, e in zip(lines, d["events"]):
+        got = (line["raw_timestamp"], line["id"], line["provider"]["guid"], line["pid"],
+               line["tid"], line["raw"], (line["payload"] or {}).get("message"))
+        want = (e["raw_ts"], e["message"], e["guid"], e["pid"], e["tid"], e["payload_hex"], e["text"])
+        if got != want:
+            problems.append(f"{got} is not {want}")
+    return problems
+
+
 if not os.path.exists(os.path.join(folder, "expected.json")):
     print(f"1..0 # SKIP no expected.json in {folder} (ETW_SAMPLES)")
     sys.exit(0)
@@ -169,7 +186,9 @@ for file, entry in expected["decode"].items():
         result(f"values of {file}", images(file, entry))
     elif "processes" in entry:
         result(f"values of {file}", processes(file, entry))
-    elif "tmf_guid" not in entry:
+    elif "tmf_guid" in entry:
+        result(f"texts of {file}", messages(file, entry))
+    else:
         result(f"values of {file}", events(file, entry))
 print(f"1..{done}")
 sys.exit(failed > 0)

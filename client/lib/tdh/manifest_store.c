@@ -81,8 +81,7 @@ int store_remove(const char *path)
     return r;
 }
 
-/* A whole regular file. */
-static int read_file(int dir, const char *name, char **ret, size_t *ret_size)
+int read_small_file(int dir, const char *name, char **ret, size_t *ret_size)
 {
     struct stat st;
     size_t n = 0;
@@ -121,7 +120,7 @@ static int load(int dir, const char *name, const char *path)
     size_t size = 0;
     int r;
 
-    r = read_file(dir, name, &data, &size);
+    r = read_small_file(dir, name, &data, &size);
     if (r < 0)
         return r;
     r = manifest_read(data, size, &m, &why);
