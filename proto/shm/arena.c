@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memfds of provider processes. A process is trusted with the content of its arena, never with
- * the memory behind it: after the seal it can neither cut the memfd nor punch holes in it, so etwd
- * reads without fear of SIGBUS and nothing is charged to it that it did not give.
+ * The memfds of provider processes and consumers. A process is trusted with the content of its
+ * arena or returns, never with the memory behind it: after the seal it can neither cut the memfd
+ * nor punch holes in it, so etwd reads without fear of SIGBUS and nothing is charged to it that it
+ * did not give.
  */
 #include "arena.h"
 
@@ -194,6 +195,114 @@ int shm_control_map(int fd, const void **ret)
     return 0;
 }
 
+int shm_stream_create(int *ret_fd, int *ret_client_fd)
+{
+    int r;
+
+    _cleanup_close_ int fd = etw_memfd("etw-stream", SHM_STREAM_SIZE, CONTROL_SEALS);
+    if (fd < 0)
+        return fd;
+    r = give_memory(fd, 0, SHM_STREAM_SIZE);
+    if (r < 0)
+        return r;
+    r = shm_control_reopen(fd, ret_client_fd);
+    if (r < 0)
+        return r;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int shm_stream_map_write(int fd, struct shm_stream **ret)
+{
+    void *p = NULL;
+    int r;
+
+    r = memfd_check(fd, SHM_STREAM_SIZE, CONTROL_SEALS);
+    if (r < 0)
+        return r;
+    r = map(fd, SHM_STREAM_SIZE, PROT_READ | PROT_WRITE, &p);
+    if (r < 0)
+        return r;
+    *ret = p;
+    return 0;
+}
+
+int shm_returns_create(int *ret_fd)
+{
+    int fd = etw_memfd("etw-returns", SHM_RETURNS_SIZE, SIZE_SEALS);
+
+    if (fd < 0)
+        return fd;
+    *ret_fd = fd;
+    return 0;
+}
+
+int shm_returns_seal(int fd, const struct shm_returns **ret)
+{
+    void *p = NULL;
+    int have, r;
+
+    have = fcntl(fd, F_GET_SEALS);
+    if (have < 0)
+        return errno == EINVAL ? -EPROTO : -errno;
+    if (!(have & F_SEAL_SEAL) && fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+        return errno == EPERM || errno == EBUSY ? -EPROTO : -errno;
+    r = memfd_check(fd, SHM_RETURNS_SIZE, ARENA_SEALS);
+    if (r < 0)
+        return r;
+    /* Holes may have been punched before. */
+    r = give_memory(fd, 0, SHM_RETURNS_SIZE);
+    if (r < 0)
+        return r;
+    r = map(fd, SHM_RETURNS_SIZE, PROT_READ, &p);
+    if (r < 0)
+        return r;
+    *ret = p;
+    return 0;
+}
+
+static int map_for_consumer(int fd, size_t size, int seals, int protection, void **ret)
+{
+    int r;
+
+    r = memfd_check(fd, size, seals);
+    if (r < 0)
+        return r;
+    r = map(fd, size, protection, ret);
+    if (r < 0)
+        return r;
+    if (madvise(*ret, size, MADV_DONTFORK) < 0) {
+        r = -errno;
+        (void) munmap(*ret, size);
+        return r;
+    }
+    return 0;
+}
+
+int shm_stream_map(int fd, const struct shm_stream **ret)
+{
+    void *p = NULL;
+    int r;
+
+    r = map_for_consumer(fd, SHM_STREAM_SIZE, CONTROL_SEALS, PROT_READ, &p);
+    if (r < 0)
+        return r;
+    *ret = p;
+    return 0;
+}
+
+int shm_returns_map(int fd, struct shm_returns **ret)
+{
+    void *p = NULL;
+    int r;
+
+    r = map_for_consumer(fd, SHM_RETURNS_SIZE, SIZE_SEALS, PROT_READ | PROT_WRITE, &p);
+    if (r < 0)
+        return r;
+    *ret = p;
+    return 0;
+}
+
 int shm_identity_get(int fd, struct shm_identity *ret)
 {
     struct stat st;
@@ -221,4 +330,16 @@ void shm_control_unmap(const void *control)
 {
     if (control)
         (void) munmap((void *) (uintptr_t) control, SHM_CONTROL_SIZE);
+}
+
+void shm_stream_unmap(const struct shm_stream *stream)
+{
+    if (stream)
+        (void) munmap((void *) (uintptr_t) stream, SHM_STREAM_SIZE);
+}
+
+void shm_returns_unmap(const struct shm_returns *returns)
+{
+    if (returns)
+        (void) munmap((void *) (uintptr_t) returns, SHM_RETURNS_SIZE);
 }

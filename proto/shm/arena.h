@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memfds behind abi.h: etwd makes, seals and fills them; a process maps what it is given. No
- * words of the protocol are read or written here.
+ * The memfds behind abi.h and stream.h: etwd makes, seals and fills them; a process maps what it is
+ * given. No words of the protocol are read or written here.
  *
  * Order for an arena: etwd creates it and sends the descriptor; the process maps it and says so;
  * etwd seals it (from then on nobody can map it writable, cut it, or punch holes), maps it
@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "abi.h"
+#include "stream.h"
 
 /* ---- etwd ---- */
 
@@ -33,7 +34,20 @@ int shm_control_create(int *ret_fd, int *ret_client_fd);
 int shm_control_reopen(int fd, int *ret_client_fd);
 int shm_control_map_write(int fd, void **ret);
 
+/* The areas of stream.h, for one consumer. ret_client_fd of the stream is a read-only re-open, as
+ * for a control area (shm_control_reopen() makes another one, also of the buffers' memfd). */
+int shm_stream_create(int *ret_fd, int *ret_client_fd);
+int shm_stream_map_write(int fd, struct shm_stream **ret);
+/* The consumer maps the returns writable and says so; then etwd seals them as an arena: -EPROTO
+ * when they were tampered with, -ENOMEM. Also of returns that an earlier etwd sealed. */
+int shm_returns_create(int *ret_fd);
+int shm_returns_seal(int fd, const struct shm_returns **ret);
+
 /* ---- process ---- */
+
+/* Of a consumer; not inherited by children. -EPROTO: it is not what etwd makes. */
+int shm_stream_map(int fd, const struct shm_stream **ret);
+int shm_returns_map(int fd, struct shm_returns **ret);
 
 /* Read-write, not inherited by children. The descriptor may be closed afterwards. -EPROTO: it is
  * not what etwd makes. */
@@ -55,3 +69,5 @@ bool shm_identity_is(int fd, const struct shm_identity *id);
 /* NULL is fine. */
 void shm_arena_unmap(const struct shm_arena *arena, uint32_t ring_size);
 void shm_control_unmap(const void *control);
+void shm_stream_unmap(const struct shm_stream *stream);
+void shm_returns_unmap(const struct shm_returns *returns);
