@@ -135,7 +135,6 @@ START_TEST(what_is_not_there_yet)
         {1, "--csv", {"dump", "--csv", "f"}},
         {1, "--xml", {"dump", "--xml", "f"}},
         {1, "--symbols", {"dump", "--symbols", "f"}},
-        {1, "--tmf", {"dump", "--tmf", "d", "f"}},
     };
 
     no_daemon();
