@@ -27,6 +27,7 @@ static const struct verb verbs[] = {
     {"start", verb_start, "NAME -o FILE | --kernel [--flags F,...] -o FILE", "start a session"},
     {"stop", verb_stop, "NAME | --kernel", "stop a session and close its file"},
     {"flush", verb_flush, "NAME | --kernel", "write what a session has in its buffers"},
+    {"update", verb_update, "NAME | --kernel [OPTION]...", "change a session that runs"},
     {"record", verb_record, "--kernel | -p PROVIDER -o FILE -- COMMAND...",
      "trace while COMMAND runs"},
     {"enable", verb_enable, "NAME PROVIDER[:LEVEL[:ANY[:ALL]]]...",
@@ -40,8 +41,8 @@ static const struct verb verbs[] = {
 
 /* Verbs that a later release brings. */
 static const char *const later_verbs[] = {
-    "update", "rotate", "snapshot", "convert", "rundown",  "watch",
-    "report", "export", "heap",     "merge",   "manifest", "check",
+    "rotate", "snapshot", "convert", "rundown",  "watch", "report",
+    "export", "heap",     "merge",   "manifest", "check",
 };
 
 static void usage(FILE *to)

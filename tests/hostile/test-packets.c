@@ -471,6 +471,41 @@ START_TEST(many_connections)
 }
 END_TEST
 
+/* All at once, half of them silent; every question is answered meanwhile, and all memory comes
+ * back. */
+START_TEST(ten_thousand_connections)
+{
+    static int socks[10000];
+    size_t n = (size_t) test_scale(ARRAY_SIZE(socks));
+    struct rlimit rl;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &rl), 0);
+    if (rl.rlim_cur < n + 500)
+        test_skip("%zu descriptors are wanted", n + 500);
+    honest = safe_close(honest);
+    test_daemon_stop(etwd);
+    test_daemon_again(etwd, (const char *const[]){"-o", "MaxConnections=20000", NULL});
+    honest = client_new();
+    client_wait_alone(honest);
+    fds_before = test_count_fds(etwd->pid);
+    size_t before = test_resident_kb(etwd->pid);
+    for (size_t i = 0; i < n; i++) {
+        socks[i] = i % 2 ? client_new() : client_connect();
+        if (i % 500 == 0)
+            ck_assert_uint_eq(client_count_sessions(honest), 0);
+    }
+    for (size_t i = 1; i < n; i += 100)
+        ck_assert_uint_eq(client_count_sessions(socks[i]), 0);
+    /* A connection is some hundred bytes and a watch: 8 KiB would be too much. */
+    if (!getenv("ETW_SANITIZED"))
+        ck_assert_uint_lt(test_resident_kb(etwd->pid), before + 8 * n);
+    for (size_t i = 0; i < n; i++)
+        safe_close(socks[i]);
+    ck_assert_uint_eq(client_count_sessions(honest), 0);
+    client_wait_alone(honest);
+}
+END_TEST
+
 START_TEST(quota_of_connections)
 {
     int socks[12], refused = 0, served = 0;
@@ -580,6 +615,7 @@ static Suite *suite(void)
     tcase_add_test(t, descriptor_floods);
     tcase_add_test(t, never_reads);
     tcase_add_test(t, many_connections);
+    tcase_add_test(t, ten_thousand_connections);
     tcase_add_test(t, quota_of_connections);
     tcase_add_test(t, nobody_else_is_delayed);
     suite_add_tcase(s, t);

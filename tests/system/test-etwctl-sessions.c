@@ -233,6 +233,56 @@ START_TEST(a_session)
 }
 END_TEST
 
+static uint64_t shown(const char *session, const char *key)
+{
+    struct test_output o;
+    test_etwctl_ok(&o, "show", session, "--json");
+    struct json_object *s = test_json(o.out);
+    uint64_t n = test_json_u64(s, key);
+    json_object_put(s);
+    test_output_done(&o);
+    return n;
+}
+
+/* What is named changes, all else stays. */
+START_TEST(update)
+{
+    char *file = test_path("update.etl");
+    struct test_output o;
+
+    test_etwctl_ok(&o, "start", "web", "-o", file, "--buffers", "2:10");
+    test_output_done(&o);
+    test_etwctl_ok(&o, "update", "web", "--buffers", "50");
+    test_output_done(&o);
+    ck_assert_uint_eq(shown("web", "max_buffers"), 50);
+    ck_assert_uint_eq(shown("web", "flush_timer_s"), 0);
+    test_etwctl_ok(&o, "update", "web", "--flush-timer", "7s", "--json");
+    struct json_object *s = test_json(o.out);
+    ck_assert_uint_eq(test_json_u64(s, "flush_timer_s"), 7);
+    ck_assert_uint_eq(test_json_u64(s, "max_buffers"), 50);
+    json_object_put(s);
+    test_output_done(&o);
+    test_etwctl(&o, "update", "web", "--buffers", "20");
+    ck_assert_int_eq(o.status, 1);
+    ck_assert_ptr_nonnull(strstr(o.err, "can only grow"));
+    test_output_done(&o);
+    test_etwctl(&o, "update", "web");
+    ck_assert_int_eq(o.status, 2);
+    test_output_done(&o);
+    test_etwctl(&o, "update", "other", "--buffers", "20");
+    ck_assert_int_eq(o.status, 1);
+    test_output_done(&o);
+    test_etwctl(&o, "update", "web", "--buffers", "999999");
+    ck_assert_int_eq(o.status, 1);
+    ck_assert_ptr_nonnull(strstr(o.err, "MaxBufferMemoryMB"));
+    test_output_done(&o);
+    test_loss_identity("web");
+    test_etwctl_ok(&o, "stop", "web");
+    test_output_done(&o);
+    free(file);
+}
+END_TEST
+
 START_TEST(many_sessions_in_pages)
 {
     struct test_output o;
@@ -647,6 +697,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, status_and_doctor);
     tcase_add_test(tc, a_session);
+    tcase_add_test(tc, update);
     tcase_add_test(tc, many_sessions_in_pages);
     tcase_add_test(tc, hostile_session_name);
     tcase_add_test(tc, failed_starts_leave_nothing);
