@@ -306,7 +306,7 @@ struct session *session_for(struct connection *c, uint64_t id, const char *name,
 }
 
 static void on_update(struct connection *c, uint64_t id, struct session *s,
-                      const Etwd__SessionProperties *m)
+                      const Etwd__SessionProperties *m, int *fds, size_t n_fds)
 {
     struct session_properties p;
     int r;
@@ -322,11 +322,13 @@ static void on_update(struct connection *c, uint64_t id, struct session *s,
     }
     struct pending *pending = pending_new(c, id);
     if (pending)
-        sessions_update(connection_server(c)->env.sessions, s, &p, pending_reply, pending);
+        sessions_update(connection_server(c)->env.sessions, s, &p,
+                        n_fds > 0 && p.log_file ? take_fd(&fds[0]) : -1, pending_reply, pending);
     session_properties_clear(&p);
 }
 
-static void on_control(struct connection *c, uint64_t id, const Etwd__ControlSession *m)
+static void on_control(struct connection *c, uint64_t id, const Etwd__ControlSession *m, int *fds,
+                       size_t n_fds)
 {
     struct sessions *ss = connection_server(c)->env.sessions;
     struct pending *p;
@@ -346,7 +348,7 @@ static void on_control(struct connection *c, uint64_t id, const Etwd__ControlSes
             sessions_stop(ss, s, pending_reply, p);
         return;
     case ETWD__CONTROL_SESSION__CODE__UPDATE:
-        on_update(c, id, s, m->properties);
+        on_update(c, id, s, m->properties, fds, n_fds);
         return;
     case ETWD__CONTROL_SESSION__CODE__FLUSH:
         if (m->properties && m->properties->log_file && *m->properties->log_file &&
@@ -475,7 +477,7 @@ void dispatch(struct connection *c, const Etwd__Message *m, int *fds, size_t n_f
             on_start(c, m->id, m->start_session, fds, n_fds);
             break;
         case ETWD__MESSAGE__BODY_CONTROL_SESSION:
-            on_control(c, m->id, m->control_session);
+            on_control(c, m->id, m->control_session, fds, n_fds);
             break;
         case ETWD__MESSAGE__BODY_LIST_SESSIONS:
             on_list(c, m->id, m->list_sessions);

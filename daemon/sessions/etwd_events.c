@@ -134,7 +134,7 @@ static void write_clock_sync(struct session *s, uint64_t stamp, enum clock_sync_
     write_event(s, &w, ETL_ROW_LinuxEtwd_ClockSync, stamp);
 }
 
-void etwd_events_begin(struct etwd_events *e, struct session *s)
+static void write_machine(struct etwd_events *e, struct session *s, uint64_t stamp)
 {
     _Alignas(8) uint8_t memory[4096];
     struct etl_writer w = {.data = memory, .cap = sizeof(memory)};
@@ -145,7 +145,7 @@ void etwd_events_begin(struct etwd_events *e, struct session *s)
                         e->uts.machine, e->uts.version);
         etl_event_begin(&w, ETL_ROW_EventTrace_BuildInfo);
         etl_put_asz(&w, text, SIZE_MAX);
-        write_event(s, &w, ETL_ROW_EventTrace_BuildInfo, s->line.start_boottime);
+        write_event(s, &w, ETL_ROW_EventTrace_BuildInfo, stamp);
         w = (struct etl_writer){.data = memory, .cap = sizeof(memory)};
     }
     etl_event_begin(&w, ETL_ROW_LinuxEtwd_MachineInfo);
@@ -156,8 +156,19 @@ void etwd_events_begin(struct etwd_events *e, struct session *s)
     etl_put_asz(&w, e->os_name, SIZE_MAX);
     etl_put_asz(&w, e->boot_id, SIZE_MAX);
     etl_put_asz(&w, ETWD_VERSION, SIZE_MAX);
-    write_event(s, &w, ETL_ROW_LinuxEtwd_MachineInfo, s->line.start_boottime);
+    write_event(s, &w, ETL_ROW_LinuxEtwd_MachineInfo, stamp);
+}
+
+void etwd_events_begin(struct etwd_events *e, struct session *s)
+{
+    write_machine(e, s, s->line.start_boottime);
     write_clock_sync(s, s->line.start_boottime, CLOCK_SYNC_START);
+}
+
+void etwd_events_file(struct etwd_events *e, struct session *s, uint64_t stamp)
+{
+    write_machine(e, s, stamp);
+    write_clock_sync(s, stamp, CLOCK_SYNC_FILE);
 }
 
 void etwd_events_mark(struct session *s, uint64_t stamp, const char *text)

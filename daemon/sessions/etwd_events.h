@@ -24,6 +24,8 @@ struct etwd_events *etwd_events_free(struct etwd_events *e);
 
 /* The first events of a session, with the stamp of its header. */
 void etwd_events_begin(struct etwd_events *e, struct session *s);
+/* Those of a later file of a session. */
+void etwd_events_file(struct etwd_events *e, struct session *s, uint64_t stamp);
 /* A Mark event into one session; text as it comes, cut to what any buffer holds. */
 void etwd_events_mark(struct session *s, uint64_t stamp, const char *text);
 /* Sessions run, or none does: clocks are watched only meanwhile. */

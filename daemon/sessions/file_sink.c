@@ -57,6 +57,7 @@ struct file_sink {
     bool open;
     bool closing;
     bool on_worker; /* a job is under way */
+    bool turning;   /* it is the one that begins another file */
     struct list queue;
     struct list flight;
     uint32_t finished; /* of those in flight */
@@ -82,6 +83,16 @@ struct file_sink {
     bool header_timer_armed;
     file_sink_fn fn; /* of open or close */
     void *userdata;
+    /* Another file is to take the place of this one. */
+    struct {
+        int fd;          /* -1: none is */
+        uint64_t ticket; /* the last one of this file */
+        uint8_t *header;
+        uint64_t old_end;
+        file_sink_fn fn;
+        void *userdata;
+    } turn;
+    uint64_t cache, interval_ns; /* of behind */
     /* For the job. */
     int job_result;
     bool job_direct;
@@ -116,6 +127,7 @@ int file_sink_new(struct loop *l, struct worker *w, struct worker *syncer, struc
         .buffer_bytes = s->buffer_bytes,
         .queue = {BUFFER_NONE, BUFFER_NONE, 0},
         .flight = {BUFFER_NONE, BUFFER_NONE, 0},
+        .turn = {.fd = -1},
     };
     f->header = aligned_alloc(4096, ALIGN_UP((size_t) s->buffer_bytes, (size_t) 4096));
     if (!f->header) {
@@ -138,6 +150,8 @@ struct file_sink *file_sink_free(struct file_sink *f)
     if (!f)
         return NULL;
     worker_close(f->worker, f->fd);
+    worker_close(f->worker, f->turn.fd);
+    free(f->turn.header);
     loop_timer_free(f->header_timer);
     behind_free(f->behind);
     slots_done(&f->slots);
@@ -171,14 +185,18 @@ void file_sink_keep_start(struct file_sink *f)
     slots_keep(&f->slots, f->next_ticket);
 }
 
+static int behind_begin(struct file_sink *f)
+{
+    if (f->cache == 0 && f->interval_ns == 0)
+        return 0;
+    return behind_new(f->loop, f->syncer, f->fd, f->cache, f->interval_ns, &f->behind);
+}
+
 int file_sink_write_behind(struct file_sink *f, const struct etw_conf *conf)
 {
-    uint64_t cache = (uint64_t) conf->file_cache_mb << 20;
-    uint64_t interval_ns = conf->sync_interval * ETW_NSEC_PER_SEC;
-
-    if (cache == 0 && interval_ns == 0)
-        return 0;
-    return behind_new(f->loop, f->syncer, f->fd, cache, interval_ns, &f->behind);
+    f->cache = (uint64_t) conf->file_cache_mb << 20;
+    f->interval_ns = conf->sync_interval * ETW_NSEC_PER_SEC;
+    return behind_begin(f);
 }
 
 void file_sink_write_by(struct file_sink *f, struct worker *w)
@@ -336,7 +354,8 @@ static void header_write(struct file_sink *f)
     struct etl_logfile_totals totals;
     int r;
 
-    if (f->header_busy) {
+    /* During a job the file's end may change hands. */
+    if (f->header_busy || f->turning) {
         f->header_dirty = true;
         return;
     }
@@ -545,6 +564,8 @@ struct flight_note {
     uint32_t index;
 };
 
+static void turn_begin(struct file_sink *f);
+
 static void write_done(int result, void *userdata)
 {
     struct flight_note note = *(struct flight_note *) userdata;
@@ -565,6 +586,8 @@ static void pump(struct file_sink *f)
         return;
     uint32_t depth = f->trouble ? 1 : slots_depth(&f->slots, ETWD_SINK_DEPTH);
     while (f->queue.n > 0 && f->flight.n < depth) {
+        if (f->turn.fd >= 0 && item(f, f->queue.first)->ticket > f->turn.ticket)
+            break;
         uint32_t index = list_take(f, &f->queue);
         struct buffer *b = item(f, index);
         b->offset = (1 + place_of_next(f, f->flight.n)) * f->buffer_bytes;
@@ -582,6 +605,10 @@ static void pump(struct file_sink *f)
             buffer_written(r, f);
             return;
         }
+    }
+    if (f->turn.fd >= 0 && f->flight.n == 0) {
+        turn_begin(f);
+        return;
     }
     if (f->flight.n > 0 || f->queue.n > 0) {
         if (waiter_ready(f))
@@ -742,6 +769,142 @@ int file_sink_open_append(struct file_sink *f, const struct etl_append *a, bool 
     etl_logfile_buffer_update(f->header, &totals);
     f->job_end = a->end;
     return open_begin(f, direct, fn, userdata);
+}
+
+/* Another file. */
+
+struct old_file {
+    int fd;
+    uint64_t cut; /* to give back what was reserved; 0: nothing was */
+};
+
+static void old_run(void *userdata)
+{
+    struct old_file *o = userdata;
+    if (o->cut > 0)
+        (void) ftruncate(o->fd, (off_t) o->cut);
+    (void) fsync(o->fd);
+    (void) safe_close(o->fd);
+}
+
+/* The new file is begun as file_sink_open() does it; then the old one's header is final. Killed
+ * before the end is committed, a successor finds the old one and goes on there. */
+static void turn_run(void *userdata)
+{
+    struct file_sink *f = userdata;
+    struct file_sink new = {
+        .fd = f->turn.fd,
+        .header = f->turn.header,
+        .buffer_bytes = f->buffer_bytes,
+        .reserved = f->reserved,
+        .job_direct = f->job_direct,
+    };
+    open_run(&new);
+    f->job_result = new.job_result;
+    if (f->job_result == 0 && pwrite(f->fd, f->header, HEADER_WRITE, 0) != HEADER_WRITE)
+        log_warning("session '%s': file '%s': the final header could not be written",
+                    f->session->properties.name, f->session->properties.log_file);
+}
+
+static void turn_end(struct file_sink *f, int result)
+{
+    file_sink_fn fn = f->turn.fn;
+    void *userdata = f->turn.userdata;
+
+    free(f->turn.header);
+    f->turn.header = NULL;
+    f->turn.fn = NULL;
+    fn(result, userdata);
+    if (f->header_dirty)
+        header_write(f);
+    pump(f);
+}
+
+static void turn_done(void *userdata)
+{
+    struct file_sink *f = userdata;
+    struct old_file *old = NULL;
+    int r = f->job_result;
+
+    f->on_worker = false;
+    f->turning = false;
+    if (r == 0) {
+        old = malloc(sizeof(*old));
+        r = old ? 0 : -ENOMEM;
+    }
+    if (r < 0) {
+        worker_close(f->worker, f->turn.fd);
+        f->turn.fd = -1;
+        f->header_dirty = true; /* it is not final */
+        turn_end(f, r);
+        return;
+    }
+    state_begin(f->session->kept);
+    session_touch(f->session);
+    *old = (struct old_file){.fd = f->fd, .cut = f->reserved > 0 ? file_end(f) : 0};
+    f->behind = behind_free(f->behind);
+    f->fd = f->turn.fd;
+    f->turn.fd = -1;
+    memcpy(f->header, f->turn.header, HEADER_WRITE);
+    f->before = (struct etl_logfile_totals){0};
+    f->committed = f->buffer_bytes;
+    f->session->counters.buffers_written++;
+    slots_clear(&f->slots);
+    if (behind_begin(f) < 0)
+        log_debug("session '%s': no memory to watch its file's pages", f->session->properties.name);
+    turn_end(f, 0);
+    state_commit(f->session->kept);
+    /* Behind what was submitted for it before. */
+    if (worker_submit(f->syncer, old_run, free, old) < 0) {
+        old_run(old);
+        free(old);
+    }
+}
+
+static void turn_begin(struct file_sink *f)
+{
+    struct etl_logfile_totals totals;
+
+    if (f->header_busy) /* comes back when it is written */
+        return;
+    loop_timer_disarm(f->header_timer);
+    f->header_timer_armed = false;
+    f->header_dirty = false;
+    totals_now(f, &totals);
+    totals.end_time = session_clock_filetime(f->session);
+    f->header_settled = settled(f);
+    etl_logfile_buffer_update(f->header, &totals);
+    f->on_worker = true;
+    f->turning = true;
+    if (worker_submit(f->worker, turn_run, turn_done, f) < 0) {
+        f->job_result = -ENOMEM;
+        turn_done(f);
+    }
+}
+
+int file_sink_turn(struct file_sink *f, int fd, const struct etl_logfile_params *p, file_sink_fn fn,
+                   void *userdata)
+{
+    struct etl_logfile_totals totals = {.buffers_written = 1};
+    int r;
+
+    if (f->turn.fn || f->closing || !f->open)
+        return -EBUSY;
+    uint8_t *header = aligned_alloc(4096, ALIGN_UP((size_t) f->buffer_bytes, (size_t) 4096));
+    if (!header)
+        return -ENOMEM;
+    r = etl_logfile_buffer_put(header, p, &totals);
+    if (r < 0) {
+        free(header);
+        return r;
+    }
+    f->turn.fd = fd;
+    f->turn.ticket = f->next_ticket;
+    f->turn.header = header;
+    f->turn.fn = fn;
+    f->turn.userdata = userdata;
+    pump(f);
+    return 0;
 }
 
 /* Handing on. */

@@ -55,6 +55,13 @@ struct etl_append;
 int file_sink_open_append(struct file_sink *f, const struct etl_append *a, bool direct,
                           file_sink_fn fn, void *userdata);
 
+/* Goes on in another file, which begins anew: what has been put until now is the last of the
+ * present one, which gets its final header and is closed. fd is taken over on success. fn: 0 and
+ * the sink writes to the new file; -errno and it goes on in the old one, fd is closed. -EBUSY: one
+ * is under way. Inside fn file_sink_fd() is the new one. */
+int file_sink_turn(struct file_sink *f, int fd, const struct etl_logfile_params *p, file_sink_fn fn,
+                   void *userdata);
+
 /* A closed buffer of the session, to be written after those put before. */
 void file_sink_put(struct file_sink *f, uint32_t index);
 

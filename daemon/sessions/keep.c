@@ -392,6 +392,27 @@ void keep_resize(struct session *s)
         file_sink_released(s->sink);
 }
 
+void keep_file(struct session *s)
+{
+    struct session_keeper *k = s->keeper;
+    if (!k || !s->image)
+        return;
+    state_begin(k->state);
+    state_fd_drop(k->state, STATE_FD_LOG_FILE, key_of(s));
+    int r = state_fd_store(k->state, STATE_FD_LOG_FILE, key_of(s), file_sink_fd(s->sink));
+    blocks_free(k, s);
+    if (r == 0)
+        r = blocks_make(k, s);
+    if (r == 0)
+        session_touch(s);
+    else {
+        log_warning("session '%s': no room to hand it on: it would not outlive a restart of etwd",
+                    s->properties.name);
+        unkeep(s);
+    }
+    state_commit(k->state);
+}
+
 void keep_end(struct session_keeper *k, struct session *s)
 {
     if (!k)

@@ -25,6 +25,8 @@ int keep_files(struct session_keeper *k, struct session *s);
 int keep_session(struct session_keeper *k, struct session *s);
 /* The number of buffers grew. */
 void keep_resize(struct session *s);
+/* Its sink has another file, and it another name of it; inside a transaction. */
+void keep_file(struct session *s);
 /* The events in a place of its circular file changed; inside a transaction. */
 void keep_slot(struct session *s, uint64_t place, uint32_t events);
 /* Its end, or that of its start: nothing is left for a successor. */

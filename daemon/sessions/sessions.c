@@ -14,10 +14,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf16.h"
 #include "base/winerror.h"
 #include "etwd_events.h"
 #include "file_sink.h"
 #include "io/loop.h"
+#include "io/uid_workers.h"
 #include "keep.h"
 #include "kernel/logger.h"
 #include "names.h"
@@ -400,8 +402,14 @@ static int update_check(struct sessions *ss, const struct session *s,
         if (s->properties.log_file && strcmp(p->log_file, s->properties.log_file) == 0)
             return refuse(refusal, ETW_ERROR_BAD_PATHNAME,
                           "the session writes to this log file already");
-        return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
-                      "this etwd does not have changing a running session's log file yet");
+        if (s->properties.log_file_mode & ETL_MODE_APPEND)
+            return refuse(
+                refusal, ETW_ERROR_NOT_SUPPORTED,
+                "this etwd does not have changing the log file of a session that appends");
+        if (p->log_file[0] != '/' || etw_utf8_to_utf16_size(p->log_file, SIZE_MAX) > ETW_NAME_MAX)
+            return refuse(refusal, ETW_ERROR_BAD_PATHNAME,
+                          "the log file's path is not absolute, or longer than %d characters",
+                          ETW_NAME_MAX);
     }
     if ((p->log_file_mode & ETL_MODE_REAL_TIME) &&
         !(s->properties.log_file_mode & ETL_MODE_REAL_TIME))
@@ -498,8 +506,9 @@ static void flags_change(struct update_op *op, struct sessions *ss, struct sessi
         update_done(r, op);
 }
 
-void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
-                     sessions_fn fn, void *userdata)
+/* UPDATE without, or after, another log file. */
+static void update_rest(struct sessions *ss, struct session *s, const struct session_properties *p,
+                        sessions_fn fn, void *userdata)
 {
     struct session_plan plan = {0};
     struct refusal refusal;
@@ -557,6 +566,60 @@ void sessions_set_flags(struct sessions *ss, struct session *s, uint32_t flags, 
         flags_change(op, ss, s, flags, &plan, fn, userdata);
     else
         fn(r < 0 ? &refusal : NULL, r < 0 ? NULL : s, userdata);
+}
+
+struct update_turn {
+    struct sessions *sessions;
+    struct session *session;
+    struct session_properties properties; /* without strings */
+    sessions_fn fn;
+    void *userdata;
+};
+
+static void update_turned(const struct refusal *refusal, void *userdata)
+{
+    struct update_turn *op = userdata;
+    struct session *s = op->session;
+
+    if (refusal)
+        op->fn(refusal, s, op->userdata);
+    else
+        update_rest(op->sessions, s, &op->properties, op->fn, op->userdata);
+    if (!s->updating)
+        session_now_running(op->sessions, s);
+    free(op);
+}
+
+void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
+                     int fd, sessions_fn fn, void *userdata)
+{
+    struct session_plan plan = {0};
+    struct refusal refusal;
+    bool file = p->log_file && p->log_file[0];
+
+    if (!file || s->state != SESSION_RUNNING || s->stop_wanted || s->updating) {
+        uid_worker_close(s->workers, fd);
+        update_rest(ss, s, p, fn, userdata);
+        return;
+    }
+    int r = update_check(ss, s, p, &plan, &refusal);
+    if (r == 0 && fd < 0)
+        r = refuse(&refusal, ETW_ERROR_INVALID_PARAMETER,
+                   "the request names a log file, but brings no descriptor of it");
+    struct update_turn *op = r == 0 ? malloc(sizeof(*op)) : NULL;
+    if (r == 0 && !op) {
+        r = -ENOMEM;
+        refuse_errno(&refusal, r, "the session could not be changed");
+    }
+    if (r < 0) {
+        uid_worker_close(s->workers, fd);
+        fn(&refusal, NULL, userdata);
+        return;
+    }
+    *op = (struct update_turn){
+        .sessions = ss, .session = s, .properties = *p, .fn = fn, .userdata = userdata};
+    op->properties.name = op->properties.log_file = NULL;
+    session_turn(s, fd, p->log_file, update_turned, op);
 }
 
 void sessions_connection_gone(struct sessions *ss, uint64_t connection)

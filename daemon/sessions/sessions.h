@@ -77,9 +77,10 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
 void sessions_stop(struct sessions *ss, struct session *s, sessions_fn fn, void *userdata);
 /* Puts what happened until now into the file. */
 void sessions_flush(struct sessions *ss, struct session *s, sessions_fn fn, void *userdata);
-/* What ControlTrace UPDATE may change; p is only read. */
+/* What ControlTrace UPDATE may change; p is only read. fd: the log file that p names, or -1: taken
+ * over. */
 void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,
-                     sessions_fn fn, void *userdata);
+                     int fd, sessions_fn fn, void *userdata);
 /* The kernel events of a system logger, as UPDATE's EnableFlags. */
 void sessions_set_flags(struct sessions *ss, struct session *s, uint32_t flags, sessions_fn fn,
                         void *userdata);

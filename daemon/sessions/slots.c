@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* At most this part of the file stays as it is. */
 #define KEPT_PART 4
@@ -23,6 +24,13 @@ void slots_done(struct slots *s)
 {
     free(s->events);
     *s = (struct slots){0};
+}
+
+void slots_clear(struct slots *s)
+{
+    s->kept = 0;
+    if (s->n > 0)
+        memset(s->events, 0, s->n * sizeof(*s->events));
 }
 
 void slots_keep(struct slots *s, uint64_t buffers)

@@ -19,6 +19,8 @@ struct slots {
 /* Places for at most ETWD_CIRCULAR_BUFFERS_MAX buffers. -ENOMEM. */
 int slots_init(struct slots *s, uint64_t n);
 void slots_done(struct slots *s);
+/* Another file, with nothing in it. */
+void slots_clear(struct slots *s);
 
 /* The first ones stay, as many as leave enough room to the others. */
 void slots_keep(struct slots *s, uint64_t buffers);

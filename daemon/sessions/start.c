@@ -211,6 +211,30 @@ static void start_opened(int result, void *userdata)
     session_now_running(ss, s);
 }
 
+void session_logfile(const struct session *s, uint64_t begin, const uint16_t *name16,
+                     const uint16_t *file16, struct etl_logfile_params *ret)
+{
+    *ret = (struct etl_logfile_params){
+        .buffer_size = s->buffer_bytes,
+        .processors = s->table->env.online,
+        .maximum_file_size = s->properties.maximum_file_size,
+        .log_file_mode = s->properties.log_file_mode,
+        .boot_time = s->start_filetime - s->line.start_boottime / 100,
+        .start_time = s->start_filetime + (begin - s->line.start_boottime) / 100,
+        .start_raw = etw_clock_line_raw(&s->line, begin),
+        .frequency = session_clock_frequency(s),
+        .clock_type = s->properties.clock,
+        .cpu_mhz = s->line.cpu_mhz,
+        .tid = s->owner_pid,
+        .pid = s->owner_pid,
+        .logger_id = s->id,
+        .bias_minutes = s->properties.bias_minutes,
+        .kernel = s->kernel,
+        .logger_name = name16,
+        .log_file_name = file16,
+    };
+}
+
 static void start_attached(int result, void *userdata)
 {
     struct start_op *op = userdata;
@@ -223,25 +247,8 @@ static void start_attached(int result, void *userdata)
         start_fail_errno(op, result, "the kernel's probes could not be attached");
         return;
     }
-    struct etl_logfile_params lf = {
-        .buffer_size = s->buffer_bytes,
-        .processors = ss->env.online,
-        .maximum_file_size = s->properties.maximum_file_size,
-        .log_file_mode = s->properties.log_file_mode,
-        .boot_time = s->start_filetime - s->line.start_boottime / 100,
-        .start_time = s->start_filetime,
-        .start_raw = s->line.start_raw,
-        .frequency = session_clock_frequency(s),
-        .clock_type = s->properties.clock,
-        .cpu_mhz = s->line.cpu_mhz,
-        .tid = s->owner_pid,
-        .pid = s->owner_pid,
-        .logger_id = s->id,
-        .bias_minutes = s->properties.bias_minutes,
-        .kernel = s->kernel,
-        .logger_name = op->name16,
-        .log_file_name = op->file16,
-    };
+    struct etl_logfile_params lf;
+    session_logfile(s, s->line.start_boottime, op->name16, op->file16, &lf);
     if (op->append)
         r = file_sink_open_append(s->sink, op->append, ss->env.conf->direct_io, start_opened, op);
     else

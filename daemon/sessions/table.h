@@ -37,6 +37,13 @@ int table_insert(struct sessions *ss, struct session *s);
 int table_restore(struct sessions *ss, struct session *s);
 /* What a session calls when it is in the table. */
 void session_wire(struct sessions *ss, struct session *s);
+/* The header of a file that begins at this CLOCK_BOOTTIME. The names stay the caller's. */
+void session_logfile(const struct session *s, uint64_t begin, const uint16_t *name16,
+                     const uint16_t *file16, struct etl_logfile_params *ret);
+/* Goes on in another file: fd (taken over), called log_file. The session is `updating` meanwhile;
+ * fn gets NULL or the refusal. */
+void session_turn(struct session *s, int fd, const char *log_file,
+                  void (*fn)(const struct refusal *refusal, void *userdata), void *userdata);
 /* Out of it and freed; ends a shutdown when it was the last. */
 void table_remove(struct sessions *ss, struct session *s);
 /* Begins the end of a session that runs and is not being changed. */

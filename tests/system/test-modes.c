@@ -419,13 +419,95 @@ START_TEST(append_to_what)
 }
 END_TEST
 
+/* ---- another file ---- */
+
+static ULONG update_file(const char *file)
+{
+    struct test_properties t;
+
+    properties_init(&t, file);
+    return ControlTraceA(0, "Modes", &t.p, EVENT_TRACE_CONTROL_UPDATE);
+}
+
+/* All files together have all events, each has its own header and clock. */
+START_TEST(other_files)
+{
+    static const struct {
+        ULONG mode, size, clock;
+    } rows[] = {{0, 0, 1}, {SEQ | PRE, 8, 2}, {SEQ | ONE | KB, 4096, 1}, {CIRC | KB, 4096, 3}};
+    static struct tally t;
+    char *paths[4];
+    uint64_t next = 0, events = 0;
+
+    clock_type = rows[_i].clock;
+    ck_assert_uint_eq(start_code(rows[_i].mode, rows[_i].size, 4), ERROR_SUCCESS);
+    for (unsigned i = 0; i < 4; i++) {
+        char name[32];
+        (void) snprintf(name, sizeof(name), "other%u.etl", i);
+        paths[i] = test_path(name);
+        write_events(COUNT / 8);
+        if (i & 1)
+            flush();
+        ck_assert_uint_eq(update_file(paths[i]), ERROR_SUCCESS);
+        write_events(COUNT / 8);
+    }
+    /* Not one of its own, nor a folder that is not there, and nothing changes. */
+    ck_assert_uint_eq(update_file(paths[3]), ERROR_BAD_PATHNAME);
+    ck_assert_uint_eq(update_file("/nowhere/x.etl"), ERROR_PATH_NOT_FOUND);
+    write_events(7);
+    struct session_counts c = session_stop("Modes");
+    ck_assert_uint_eq(c.lost, c.ring_full);
+    ck_assert_uint_eq(c.overwritten, 0);
+    for (int i = -1; i < 4; i++) {
+        tally_file(&t, i < 0 ? path : paths[i]);
+        ck_assert_uint_eq(t.bad, 0);
+        ck_assert_uint_eq(t.unsorted, 0);
+        const struct tally_source *s = &t.sources[0];
+        ck_assert_uint_eq(s->next - s->count, next);
+        ck_assert_uint_eq(s->left_out, next);
+        ck_assert_uint_gt(s->count, 0);
+        next = s->next;
+        events += t.events;
+        if (i >= 0)
+            free(paths[i]);
+    }
+    ck_assert_uint_eq(next, written);
+    ck_assert_uint_eq(events, c.recorded);
+}
+END_TEST
+
+/* A disk on which the new file cannot be begun: the session goes on in the old one. */
+START_TEST(other_file_fails)
+{
+    struct test_output o;
+    char *dir = test_path("tiny"), *file;
+
+    test_need_root();
+    ck_assert_int_eq(mkdir(dir, 0755), 0);
+    test_run_ok(&o, "mount", "-t", "tmpfs", "-o", "size=8k", "none", dir);
+    test_output_done(&o);
+    ck_assert_int_gt(asprintf(&file, "%s/x.etl", dir), 0);
+    ck_assert_uint_eq(start_code(SEQ, 0, 64), ERROR_SUCCESS);
+    write_events(500);
+    ck_assert_uint_eq(update_file(file), ERROR_DISK_FULL);
+    ck_assert_int_ne(access(file, F_OK), 0);
+    write_events(500);
+    (void) session_stop("Modes");
+    check_complete(1000);
+    test_run_ok(&o, "umount", dir);
+    test_output_done(&o);
+    free(file);
+    free(dir);
+}
+END_TEST
+
 /* ---- a killed etwd ---- */
 
 START_TEST(takeover)
 {
     static const struct {
         ULONG mode, size;
-    } rows[] = {{CIRC | KB, 128}, {CIRC | KB | PRE, 256}, {SEQ | PRE, 16}, {APPEND, 16}};
+    } rows[] = {{CIRC | KB, 128}, {CIRC | KB | PRE, 256}, {SEQ | PRE, 16}, {APPEND, 16}, {SEQ, 0}};
     static struct tally t;
     const GUID guid = NUMBERED_GUID(1);
 
@@ -448,6 +530,22 @@ START_TEST(takeover)
         (void) session_show("Modes");
     }
     write_events(100);
+    if (rows[_i].mode == SEQ) { /* in another file, and so after the next kill */
+        char *second = test_path("second.etl");
+        uint64_t first = written;
+        ck_assert_uint_eq(update_file(second), ERROR_SUCCESS);
+        write_events(500);
+        test_manager_kill(manager);
+        write_events(500);
+        ck_assert_uint_eq(session_stop("Modes").disk, 0);
+        check_complete(first);
+        free(path);
+        path = second;
+        tally_file(&t, path);
+        ck_assert_uint_eq(t.sources[0].count, 1000);
+        ck_assert_uint_eq(t.sources[0].left_out, first);
+        goto finish;
+    }
     struct session_counts c = session_stop("Modes");
     ck_assert_uint_eq(c.lost, c.ring_full);
     if (rows[_i].mode & CIRC)
@@ -457,6 +555,7 @@ START_TEST(takeover)
         tally_complete(&t, 0, written);
         ck_assert_uint_lt((uint64_t) file_stat().st_blocks * 512, 4 << 20);
     }
+finish:
     ck_assert_uint_eq(EventUnregister(provider), ERROR_SUCCESS);
     test_manager_stop(manager);
     char *log = test_manager_log(manager);
@@ -563,11 +662,13 @@ static Suite *suite(void)
     tcase_add_test(t, circular_kernel);
     tcase_add_loop_test(t, append, 0, 4);
     tcase_add_test(t, append_to_what);
+    tcase_add_loop_test(t, other_files, 0, 4);
+    tcase_add_test(t, other_file_fails);
     suite_add_tcase(s, t);
 
     t = tcase_create("takeover");
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, takeover, 0, 4);
+    tcase_add_loop_test(t, takeover, 0, 5);
     suite_add_tcase(s, t);
     return s;
 }

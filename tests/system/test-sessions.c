@@ -653,7 +653,7 @@ START_TEST(update)
     free(p.log_file);
     p.log_file = test_path("elsewhere");
     m = control(sock, "u", 0, UPDATE, &p);
-    ck_assert_uint_eq(m->status, ETW_ERROR_NOT_SUPPORTED);
+    ck_assert_uint_eq(m->status, ETW_ERROR_INVALID_PARAMETER);
     wire_message_free(m);
     m = control(sock, "u", 0, FLUSH, &p); /* a snapshot */
     ck_assert_uint_eq(m->status, ETW_ERROR_NOT_SUPPORTED);

@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+#include <sys/stat.h>
+
 #include "base/cleanup.h"
 #include "base/limits.h"
 
@@ -55,7 +57,7 @@ static uint32_t control_session(const struct properties *v, const char *name, TR
     _cleanup_message_ Etwd__Message *reply = NULL;
     _cleanup_close_ int fd = -1;
     const Etwd__Session *session;
-    bool sent;
+    bool sent = false;
     uint32_t code;
     int r;
 
@@ -76,8 +78,14 @@ static uint32_t control_session(const struct properties *v, const char *name, TR
     request.body_case = ETWD__MESSAGE__BODY_CONTROL_SESSION;
     request.control_session = &body;
     r = connection_call(fd, &request, &log_file.fd, log_file.fd >= 0 ? 1 : 0, &reply, &sent, &code);
-    if (r < 0)
+    if (r < 0) {
+        struct stat st;
+        /* A daemon that died after it had the request may have begun the file: what is in it is
+         * kept. */
+        if (sent && log_file.fd >= 0 && fstat(log_file.fd, &st) == 0 && st.st_size > 0)
+            log_file_done(&log_file, true);
         return code;
+    }
     if (reply->status != ERROR_SUCCESS)
         return reply->status;
     log_file_done(&log_file, true);
