@@ -348,6 +348,7 @@ static int takeover(struct daemon *d)
         log_error("sessions of the etwd before: %s", strerror(-r));
         return r;
     }
+    kernel_logger_takeover(d->kernel, session_find, d);
     r = providers_takeover(d->providers, session_find, d);
     if (r < 0) {
         log_error("providers of the etwd before: %s", strerror(-r));
@@ -377,7 +378,7 @@ static int loop_setup(struct daemon *d)
         return r;
     }
     router_set_state(d->router, d->state);
-    r = kernel_logger_new(d->loop, d->kernel_worker, d->router, &d->options.conf, d->cpus,
+    r = kernel_logger_new(d->loop, d->kernel_worker, d->router, d->state, &d->options.conf, d->cpus,
                           d->image_fd, &d->kernel);
     if (r < 0) {
         log_error("kernel logger: %s", strerror(-r));

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "kernel/images.h"
 #include "kernel/priority.h"
+#include "state/state.h"
 
 /* Linux has neither; Windows tools show what is not normal. */
 #define PAGE_PRIORITY_NORMAL 5
@@ -19,17 +20,6 @@
 /* Bytes that an event has besides its one long text: headers, fixed parts, SID, terminators,
  * TraceLogging metadata; generous. */
 #define OVERHEAD 512u
-
-struct pending_image {
-    struct image_file *file; /* counted */
-    struct image image;      /* its file is the same */
-    enum etl_row row;
-    struct event_context context;
-    uint32_t pid;
-    uint64_t number;
-    struct pending_image *next_of_file;
-    struct pending_image *next, **at; /* of all */
-};
 
 int events_new(struct process_table *table, struct router *r, struct events **ret)
 {
@@ -50,6 +40,10 @@ static void pending_free(struct events *e, struct pending_image *p)
         p->next->at = p->at;
     else
         e->waiting_last = p->at;
+    if (e->waiting_unkept == p)
+        e->waiting_unkept = p->next;
+    if (p->block)
+        e->gone(e->gone_userdata, p->block);
     image_file_unref(p->file);
     free(p);
     e->n_waiting--;
@@ -63,6 +57,16 @@ struct events *events_free(struct events *e)
         pending_free(e, e->waiting_first);
     free(e);
     return NULL;
+}
+
+void events_forget(struct events *e)
+{
+    while (e->waiting_first) {
+        struct image_file *f = e->waiting_first->file;
+        f->pending_first = NULL;
+        f->pending_last = &f->pending_first;
+        pending_free(e, e->waiting_first);
+    }
 }
 
 bool target_wants(const struct kernel_target *t, enum etl_row row)
@@ -372,9 +376,12 @@ static void answer(const struct image_identity *id, void *userdata)
     struct pending_image *p;
 
     free(q);
+    /* What waited and what comes of it change places at once. */
+    state_begin(e->state);
     f->waiting = false;
     f->answered = true;
     f->id = *id;
+    image_file_touch(f);
     while ((p = f->pending_first)) {
         f->pending_first = p->next_of_file;
         place_and_emit(e, p->row, &p->context, p->pid, &p->image);
@@ -382,6 +389,7 @@ static void answer(const struct image_identity *id, void *userdata)
     }
     f->pending_last = &f->pending_first;
     image_file_unref(f);
+    state_commit(e->state);
     if (e->answered)
         e->answered(e->userdata);
 }
@@ -409,6 +417,7 @@ void events_image_ask(struct events *e, const struct image *image, uint32_t pid,
             f->id = (struct image_identity){0};
     }
     f->answered = true;
+    image_file_touch(f);
 }
 
 /* The stamp of an event that waits. It lands in another buffer than the process's Start or End of
@@ -423,6 +432,58 @@ static uint64_t waiting_stamp(enum etl_row row, uint64_t stamp)
         return stamp - 1;
     default:
         return stamp;
+    }
+}
+
+static void pending_put(struct events *e, struct pending_image *p)
+{
+    struct image_file *f = p->file;
+
+    p->at = e->waiting_last;
+    if (!e->waiting_unkept && !p->block)
+        e->waiting_unkept = p;
+    *f->pending_last = p;
+    f->pending_last = &p->next_of_file;
+    *e->waiting_last = p;
+    e->waiting_last = &p->next;
+    e->n_waiting++;
+}
+
+int events_image_restore(struct events *e, const struct pending_image *p)
+{
+    struct pending_image *own = malloc(sizeof(*own));
+    if (!own)
+        return -ENOMEM;
+    *own = *p;
+    own->image.file = own->file;
+    own->next_of_file = own->next = NULL;
+    pending_put(e, own);
+    if (p->number >= e->waiting_next)
+        e->waiting_next = p->number + 1;
+    return 0;
+}
+
+void events_image_ask_again(struct events *e)
+{
+    static const struct image_identity unknown;
+    struct pending_image *p = e->waiting_first;
+
+    while (p) {
+        struct image_file *f = p->file;
+        if (!f->waiting && !f->answered)
+            events_image_ask(e, &p->image, p->pid, true);
+        if (f->waiting) {
+            p = p->next;
+            continue;
+        }
+        /* Answered at once: all of this file go. */
+        struct question *q = malloc(sizeof(*q));
+        if (!q)
+            return; /* the next answer about the file takes them along */
+        *q = (struct question){e, image_file_ref(f)};
+        struct image_identity id = f->answered ? f->id : unknown;
+        answer(&id, q);
+        p = e->waiting_first;
     }
 }
 
@@ -445,14 +506,9 @@ void events_image(struct events *e, enum etl_row row, const struct event_context
                 .context = *c,
                 .pid = pid,
                 .number = e->waiting_next++,
-                .at = e->waiting_last,
             };
             p->context.stamp = waiting_stamp(row, c->stamp);
-            *f->pending_last = p;
-            f->pending_last = &p->next_of_file;
-            *e->waiting_last = p;
-            e->waiting_last = &p->next;
-            e->n_waiting++;
+            pending_put(e, p);
             return;
         }
     }

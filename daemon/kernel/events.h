@@ -23,6 +23,7 @@ struct kernel_target {
     uint64_t begin;     /* events with an earlier stamp are not its */
     uint64_t end;       /* nor those with a later one; UINT64_MAX while it runs */
     uint32_t max_event; /* what its buffers hold */
+    void *block;        /* keep.c's */
     struct kernel_target *next;
 };
 
@@ -35,6 +36,19 @@ struct event_context {
     struct kernel_target *only; /* rundown; NULL: everybody who wants it */
 };
 
+/* An image event that waits for what is known of its file. */
+struct pending_image {
+    struct image_file *file; /* counted */
+    struct image image;      /* its file is the same */
+    enum etl_row row;
+    struct event_context context;
+    uint32_t pid;
+    uint64_t number;
+    void *block; /* keep.c's */
+    struct pending_image *next_of_file;
+    struct pending_image *next, **at; /* of all */
+};
+
 struct events {
     struct process_table *table;
     struct router *router;
@@ -42,10 +56,15 @@ struct events {
     struct kernel_target *targets;
     /* All waiting image events, oldest first. */
     struct pending_image *waiting_first, **waiting_last;
-    uint64_t waiting_next; /* number of the next one */
+    struct pending_image *waiting_unkept; /* the first of those that nobody hands on yet */
+    uint64_t waiting_next;                /* number of the next one */
     size_t n_waiting;
     void (*answered)(void *userdata); /* after waiting events went out */
     void *userdata;
+    /* Of whoever hands them on; NULL: nobody does. gone(): the block of one that goes. */
+    struct state *state;
+    void (*gone)(void *userdata, void *block);
+    void *gone_userdata;
     uint8_t scratch[ETW_EVENT_MAX + 1];
 };
 
@@ -81,5 +100,11 @@ void events_image(struct events *e, enum etl_row row, const struct event_context
 void events_image_known(struct events *e, enum etl_row row, const struct event_context *c,
                         uint32_t pid, uint64_t base, uint64_t size, const char *path,
                         const struct image_identity *id);
+/* One that waited when a predecessor ended, in the order of their numbers; takes the reference to
+ * the file. -ENOMEM. Its file has been asked for afterwards, or the event is out. */
+int events_image_restore(struct events *e, const struct pending_image *p);
+void events_image_ask_again(struct events *e);
+/* Nobody waits any more. */
+void events_forget(struct events *e);
 /* Number of the oldest waiting image event; events numbered below it are out. */
 uint64_t events_waiting(const struct events *e);

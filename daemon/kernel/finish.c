@@ -68,6 +68,13 @@ void finish_follow(struct finish *f, bool processes, bool images)
     f->images = processes && images;
 }
 
+void finish_restore(struct finish *f, bool processes, bool images, bool lossy)
+{
+    f->processes = processes;
+    f->images = processes && images;
+    f->lossy = lossy;
+}
+
 void finish_rest(struct finish *f)
 {
     free(f->switches);
@@ -524,4 +531,9 @@ bool finish_lost(struct finish *f)
     bool lossy = f->lossy;
     f->lossy = false;
     return lossy;
+}
+
+bool finish_is_lossy(const struct finish *f)
+{
+    return f->lossy;
 }

@@ -24,11 +24,16 @@ void finish_follow(struct finish *f, bool processes, bool images);
 void finish_rest(struct finish *f);
 bool finish_follows(const struct finish *f, bool *ret_images);
 
+/* What a predecessor followed, and whether it had lost records; its table is here already. */
+void finish_restore(struct finish *f, bool processes, bool images, bool lossy);
+
 /* `n` records of a kind, or of a row, found their ring full: every session counts the events that
  * it would have got of them. index: of struct lost_counters. */
 void finish_count_lost(struct finish *f, unsigned index, uint64_t n);
-/* Whether records that change the table have been lost since this was last asked. */
+/* Whether records that change the table have been lost since this was last asked; and without
+ * asking. */
 bool finish_lost(struct finish *f);
+bool finish_is_lossy(const struct finish *f);
 
 /* A command line: the arguments, separated by NUL, joined by blanks; `cut`: they went on. NULL: no
  * memory. */

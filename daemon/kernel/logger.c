@@ -12,7 +12,9 @@
 
 #include "base/boot.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "io/loop.h"
+#include "kernel/keep.h"
 #include "kernel/operations.h"
 #include "sessions/session.h"
 
@@ -27,7 +29,7 @@ static uint64_t ring_bytes(const struct etw_conf *conf)
     return bytes;
 }
 
-int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
+int kernel_logger_new(struct loop *l, struct worker *w, struct router *r, struct state *st,
                       const struct etw_conf *conf, unsigned cpus, int image_fd,
                       struct kernel_logger **ret)
 {
@@ -38,6 +40,7 @@ int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
     if (!k)
         return -ENOMEM;
     k->loop = l;
+    k->state = st;
     k->worker = w;
     k->router = r;
     k->cpus = cpus;
@@ -51,6 +54,8 @@ int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
         e = events_new(k->table, r, &k->events);
     if (e >= 0)
         e = finish_new(k->table, k->events, &k->finish);
+    if (e >= 0)
+        e = kernel_keeper_new(k);
     /* Last: on success it has taken image_fd over. */
     if (e >= 0)
         e = images_new(l, conf, image_fd, &k->images);
@@ -68,15 +73,24 @@ int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
     return 0;
 }
 
-static void traced_free(struct kernel_logger *k, struct traced *t)
+void traced_unlink(struct kernel_logger *k, struct traced *t)
 {
     struct kernel_target **at = &k->events->targets;
 
     while (*at && *at != &t->target)
         at = &(*at)->next;
-    if (*at)
-        *at = t->target.next;
+    if (!*at)
+        return;
+    *at = t->target.next;
     router_remove_session(k->router, t->target.session);
+    if (t->target.block)
+        kernel_keep_gone(k->state, t->target.block);
+    t->target.block = NULL;
+}
+
+static void traced_free(struct kernel_logger *k, struct traced *t)
+{
+    traced_unlink(k, t);
     free(t);
 }
 
@@ -90,6 +104,8 @@ struct kernel_logger *kernel_logger_free(struct kernel_logger *k)
         k->first = op->next;
         operation_free(op);
     }
+    if (k->resumed)
+        operation_free(k->resumed);
     /* Waiting look-ups are answered now, into sessions that are still there. */
     k->images = images_free(k->images);
     while (k->events && k->events->targets)
@@ -101,6 +117,7 @@ struct kernel_logger *kernel_logger_free(struct kernel_logger *k)
     k->programs = programs_free(k->programs);
     k->rings = probe_rings_free(k->rings);
     k->table = process_table_free(k->table);
+    k->keeper = kernel_keeper_free(k->keeper);
     free(k);
     return NULL;
 }
@@ -123,13 +140,44 @@ static struct traced *traced_find(struct kernel_logger *k, struct session *s)
     return t ? container_of(t, struct traced, target) : NULL;
 }
 
+bool kernel_logger_traces(struct kernel_logger *k, struct session *s)
+{
+    return traced_find(k, s) != NULL;
+}
+
+static void lost(void *userdata, unsigned index, uint64_t n)
+{
+    struct kernel_logger *k = userdata;
+    finish_count_lost(k->finish, index, n);
+}
+
+int logger_rings_attach(struct kernel_logger *k)
+{
+    return probe_rings_attach(k->rings, k->router, lost, k);
+}
+
+void logger_forget(struct kernel_logger *k)
+{
+    static const struct program_needs nothing;
+
+    while (k->events->targets)
+        traced_free(k, container_of(k->events->targets, struct traced, target));
+    programs_keep(k->programs, nothing);
+    if (k->rings)
+        probe_rings_detach(k->rings);
+    k->rings = probe_rings_free(k->rings);
+    events_forget(k->events);
+    process_table_clear(k->table);
+    finish_follow(k->finish, false, false);
+}
+
 struct program_needs logger_needs(struct kernel_logger *k, const struct traced *t,
                                   const uint32_t masks[8])
 {
     uint32_t all[8] = {0};
 
     for (struct kernel_target *o = k->events->targets; o; o = o->next)
-        for (int i = 0; i < 8 && o != &t->target; i++)
+        for (int i = 0; i < 8 && (!t || o != &t->target); i++)
             all[i] |= o->masks[i];
     for (int i = 0; i < 8 && masks; i++)
         all[i] |= masks[i];
@@ -142,7 +190,11 @@ static int operation_new(struct kernel_logger *k, enum operation_kind kind, stru
 {
     int r;
 
-    struct operation *op = calloc(1, sizeof(*op));
+    struct operation *op = k->resumed;
+    if (op && kind == STOP && op->traced == t)
+        k->resumed = NULL;
+    else
+        op = calloc(1, sizeof(*op));
     if (!op)
         return -ENOMEM;
     op->kind = kind;
@@ -185,6 +237,9 @@ void operation_end(struct operation *op, int result)
     if ((op->kind == START && result < 0) || op->kind == STOP)
         traced_free(k, op->traced);
     probe_rings_drop(k);
+    if (kernel_keep_descriptors(k->keeper) < 0)
+        log_warning(
+            "kernel logger: descriptor store: the kernel's sessions would end with this etwd");
     k->first = op->next;
     if (!k->first)
         k->last = &k->first;
@@ -197,21 +252,17 @@ void operation_end(struct operation *op, int result)
         operation_end(k->first, -ENOMEM);
 }
 
-int kernel_logger_start(struct kernel_logger *k, struct session *s, const uint32_t masks[8],
-                        bool sysconfig, kernel_done_fn done, void *userdata)
+int logger_add(struct kernel_logger *k, struct session *s, struct traced **ret)
 {
     uint32_t room = session_properties(s)->buffer_size_kb * 1024 - ETL_BUFFER_HEADER_SIZE;
     int r;
 
-    if (traced_find(k, s))
-        return -EALREADY;
     struct traced *t = calloc(1, sizeof(*t));
     if (!t)
         return -ENOMEM;
     t->target.session = s;
     t->target.begin = t->target.end = UINT64_MAX;
     t->target.max_event = room < ETW_EVENT_MAX ? room : ETW_EVENT_MAX;
-    t->sysconfig = sysconfig;
     r = router_add_session(k->router, s);
     if (r < 0) {
         free(t);
@@ -219,6 +270,22 @@ int kernel_logger_start(struct kernel_logger *k, struct session *s, const uint32
     }
     t->target.next = k->events->targets;
     k->events->targets = &t->target;
+    *ret = t;
+    return 0;
+}
+
+int kernel_logger_start(struct kernel_logger *k, struct session *s, const uint32_t masks[8],
+                        bool sysconfig, kernel_done_fn done, void *userdata)
+{
+    struct traced *t;
+    int r;
+
+    if (traced_find(k, s))
+        return -EALREADY;
+    r = logger_add(k, s, &t);
+    if (r < 0)
+        return r;
+    t->sysconfig = sysconfig;
     r = operation_new(k, START, t, masks, done, userdata);
     if (r < 0)
         traced_free(k, t);

@@ -14,14 +14,24 @@
 
 struct worker;
 struct kernel_logger;
+struct session;
+struct state;
 
 /* Probes what this kernel allows; never loads a program yet. image_fd: socketpair to the
  * etwd-image broker, -1 for none (taken over). cpus: possible CPUs. */
-int kernel_logger_new(struct loop *l, struct worker *w, struct router *r,
+int kernel_logger_new(struct loop *l, struct worker *w, struct router *r, struct state *st,
                       const struct etw_conf *conf, unsigned cpus, int image_fd,
                       struct kernel_logger **ret);
 /* The worker must have ended (worker_free), or have no job of ours: no operation under way. */
 struct kernel_logger *kernel_logger_free(struct kernel_logger *k);
+
+/* Goes on with what a predecessor traced; find() knows its sessions. What cannot be had is told of,
+ * and is not traced any more. Before the loop runs. */
+void kernel_logger_takeover(struct kernel_logger *k,
+                            struct session *(*find)(void *userdata, uint64_t handle),
+                            void *userdata);
+/* Whether it has s. */
+bool kernel_logger_traces(struct kernel_logger *k, struct session *s);
 
 /* Whether kernel events can be had, or why not (static text). */
 bool kernel_logger_available(const struct kernel_logger *k, const char **ret_why);

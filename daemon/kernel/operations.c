@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "io/loop.h"
 #include "io/worker.h"
+#include "kernel/keep.h"
 #include "sessions/session.h"
 
 /* Between steps of a rundown that waits for free buffers; and how long it waits while none becomes
@@ -60,7 +61,11 @@ void operation_free(struct operation *op)
 /* The step that ends every operation's change of what is traced. */
 static void follow(struct operation *op)
 {
-    finish_follow(op->logger->finish, op->needs.processes, op->needs.images);
+    struct kernel_logger *k = op->logger;
+
+    state_begin(k->state);
+    finish_follow(k->finish, op->needs.processes, op->needs.images);
+    state_commit(k->state);
 }
 
 static void let_go_run(void *userdata)
@@ -89,13 +94,15 @@ static void operation_fail(struct operation *op)
     }
 }
 
-static struct rundown_params rundown_of(struct operation *op, enum rundown_kind kind)
+static struct rundown_params rundown_of(struct operation *op)
 {
+    static const enum rundown_kind kinds[] = {
+        [START] = RUNDOWN_START, [UPDATE] = RUNDOWN_UPDATE, [STOP] = RUNDOWN_END};
     struct kernel_logger *k = op->logger;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-    return (struct rundown_params){
-        .kind = kind,
+    struct rundown_params p = {
+        .kind = kinds[op->kind],
         .events = k->events,
         .table = k->table,
         .kernel = &k->kernel,
@@ -104,9 +111,23 @@ static struct rundown_params rundown_of(struct operation *op, enum rundown_kind 
         .target = &op->traced->target,
         .stamp = op->stamp,
     };
+    memcpy(p.old_masks, op->old_masks, sizeof(p.old_masks));
+    return p;
 }
 
 static void rundown_written(struct operation *op);
+
+/* What it writes and how far it is are one for a successor. */
+static bool step(struct operation *op, bool pace)
+{
+    struct kernel_logger *k = op->logger;
+
+    state_begin(k->state);
+    bool done = rundown_step(op->rundown, pace);
+    rundown_progress(op->rundown, &op->progress);
+    state_commit(k->state);
+    return done;
+}
 
 /* Writes the rundown at the pace at which the session's buffers are written. */
 static void rundown_go_on(void *userdata)
@@ -118,11 +139,11 @@ static void rundown_go_on(void *userdata)
 
     if (left > op->buffers_left)
         op->patience_until = now + PATIENCE_NS;
-    if (op->rundown && !rundown_step(op->rundown, op->timer && now < op->patience_until)) {
+    if (op->rundown && !step(op, op->timer && now < op->patience_until)) {
         op->buffers_left = session_buffers_left(s);
         if (loop_timer_arm(op->timer, now + STEP_NS) == 0)
             return;
-        (void) rundown_step(op->rundown, false);
+        (void) step(op, false);
     }
     op->rundown = rundown_free(op->rundown);
     rundown_written(op);
@@ -131,14 +152,18 @@ static void rundown_go_on(void *userdata)
 /* Without memory for it the rundown is missing. */
 static void rundown_begin(struct operation *op, const struct rundown_params *p)
 {
-    int r = rundown_new(p, &op->rundown);
+    int r = rundown_new(p, op->described ? &op->progress : NULL, &op->rundown);
     if (r < 0)
         log_warning("kernel rundown: %s: what is there is not described", strerror(-r));
+    op->described = true;
     if (!op->timer && loop_timer_new(op->logger->loop, rundown_go_on, op, &op->timer) < 0)
         op->timer = NULL;
     op->buffers_left = session_buffers_left(op->traced->target.session);
     op->patience_until = etw_clock_boottime() + PATIENCE_NS;
-    rundown_go_on(op);
+    if (op->rundown)
+        (void) step(op, true);
+    else /* nothing is to be written */
+        op->progress.phase = UINT32_MAX;
 }
 
 /* START, UPDATE: the table stands at T0 and the walk is there. */
@@ -146,29 +171,31 @@ static void begin_described(struct operation *op)
 {
     struct kernel_logger *k = op->logger;
     struct traced *t = op->traced;
-    uint32_t old[8];
 
     if (op->result < 0) {
         operation_fail(op);
         return;
     }
+    state_begin(k->state);
     kernel_logger_sync_losses(k);
     follow(op);
     if (op->walk)
         rundown_apply(k->table, op->walk, op->stamp, op->walk_images);
-    memcpy(old, t->target.masks, sizeof(old));
+    memcpy(op->old_masks, t->target.masks, sizeof(op->old_masks));
     memcpy(t->target.masks, op->masks, sizeof(t->target.masks));
     router_set_masks(k->router, t->target.session, op->masks);
-    struct rundown_params p = rundown_of(op, op->kind == START ? RUNDOWN_START : RUNDOWN_UPDATE);
-    memcpy(p.old_masks, old, sizeof(p.old_masks));
+    struct rundown_params p = rundown_of(op);
+    if (op->kind == START)
+        t->target.begin = op->stamp;
+    rundown_begin(op, &p);
+    state_commit(k->state);
     if (op->kind == START) {
         /* The probes are on: whoever waits may go on, and the session's file begin. */
         kernel_done_fn done = op->done;
         op->done = NULL;
-        t->target.begin = op->stamp;
         done(0, op->userdata);
     }
-    rundown_begin(op, &p);
+    rundown_go_on(op);
 }
 
 static void begin_step(struct operation *op)
@@ -268,12 +295,6 @@ static void ask_ahead(struct operation *op)
     }
 }
 
-static void lost(void *userdata, unsigned index, uint64_t n)
-{
-    struct kernel_logger *k = userdata;
-    finish_count_lost(k->finish, index, n);
-}
-
 static void attached(void *userdata)
 {
     struct operation *op = userdata;
@@ -282,7 +303,10 @@ static void attached(void *userdata)
     if (op->rings)
         k->rings = TAKE_PTR(op->rings);
     if (op->result == 0 && k->rings)
-        op->result = probe_rings_attach(k->rings, k->router, lost, k);
+        op->result = logger_rings_attach(k);
+    /* Before anything of it is in a session that a successor goes on with. */
+    if (op->result == 0)
+        op->result = kernel_keep_descriptors(k->keeper);
     if (op->result < 0) {
         operation_fail(op);
         return;
@@ -323,9 +347,14 @@ static void attach_run(void *userdata)
 /* STOP goes on when the programs are gone and no image event of the session waits any more. */
 static void end_step(struct operation *op)
 {
+    struct kernel_logger *k = op->logger;
+
     if (op->waiting > 0)
         return;
-    rundown_finish(op->logger->events, &op->traced->target, op->stamp);
+    state_begin(k->state);
+    rundown_finish(k->events, &op->traced->target, op->stamp);
+    traced_unlink(k, op->traced);
+    state_commit(k->state);
     operation_end(op, 0);
 }
 
@@ -362,12 +391,15 @@ static void end_described(bool complete, void *userdata)
     struct kernel_logger *k = op->logger;
     struct traced *t = op->traced;
 
+    state_begin(k->state);
     kernel_logger_sync_losses(k);
     if (op->walk)
         rundown_refresh(k->finish, k->table, op->walk);
     t->target.end = op->stamp;
-    struct rundown_params p = rundown_of(op, RUNDOWN_END);
+    struct rundown_params p = rundown_of(op);
     rundown_begin(op, &p);
+    state_commit(k->state);
+    rundown_go_on(op);
 }
 
 /* What follows the rundown. */
@@ -428,12 +460,73 @@ static void end_run(void *userdata)
         log_warning("kernel rundown: cannot walk the tasks: %s", strerror(-r));
 }
 
+/* What the rundown of a predecessor still needs. */
+static void resume_run(void *userdata)
+{
+    struct operation *op = userdata;
+    struct kernel_logger *k = op->logger;
+
+    if (!k->kernel_known && op->before.images) {
+        kernel_image_read(&k->kernel);
+        k->kernel_known = true;
+    }
+}
+
+static void resume_done(void *userdata)
+{
+    struct operation *op = userdata;
+
+    if (!rundown_progress_done(&op->progress)) {
+        struct rundown_params p = rundown_of(op);
+        rundown_begin(op, &p);
+    }
+    rundown_go_on(op);
+}
+
+int operation_resume(struct kernel_logger *k, struct traced *t, enum operation_kind kind,
+                     uint64_t stamp, const uint32_t old_masks[8],
+                     const struct rundown_progress *progress)
+{
+    static const uint32_t none[8];
+    bool done = rundown_progress_done(progress);
+
+    if (kind != STOP && done)
+        return 0; /* there is nothing left to do */
+    struct operation *op = calloc(1, sizeof(*op));
+    if (!op)
+        return -ENOMEM;
+    op->kind = kind;
+    op->logger = k;
+    op->traced = t;
+    memcpy(op->masks, t->target.masks, sizeof(op->masks));
+    memcpy(op->old_masks, old_masks, sizeof(op->old_masks));
+    op->stamp = stamp;
+    op->described = true;
+    op->progress = *progress;
+    if (!done)
+        router_hold(k->router, stamp);
+    else
+        router_set_masks(k->router, t->target.session, none);
+    if (kind == STOP) {
+        k->resumed = op;
+        return 0;
+    }
+    *k->last = op;
+    k->last = &op->next;
+    return operation_begin(k);
+}
+
 int operation_begin(struct kernel_logger *k)
 {
     struct operation *op = k->first;
 
     if (!op)
         return 0;
+    if (op->described) {
+        op->before = logger_needs(k, op->traced, op->traced->target.masks);
+        op->needs = op->kind == STOP ? logger_needs(k, op->traced, NULL) : op->before;
+        return worker_submit(k->worker, resume_run, resume_done, op);
+    }
     op->before = logger_needs(k, op->traced, op->kind == START ? NULL : op->traced->target.masks);
     if (op->kind == STOP) {
         op->needs = logger_needs(k, op->traced, NULL);

@@ -31,7 +31,10 @@ struct operation {
     kernel_done_fn done;
     void *userdata;
     /* Of the steps. */
-    int result;                /* of a worker job */
+    int result;     /* of a worker job */
+    bool described; /* the rundown has begun, or is through */
+    struct rundown_progress progress;
+    uint32_t old_masks[8];
     struct probe_rings *rings; /* made by it */
     struct program_needs before, needs;
     bool walk_images;
@@ -54,6 +57,8 @@ struct operation {
 
 struct kernel_logger {
     struct loop *loop;
+    struct state *state;
+    struct kernel_keeper *keeper; /* NULL: a successor gets nothing */
     struct worker *worker;
     struct router *router;
     unsigned cpus;
@@ -67,12 +72,26 @@ struct kernel_logger {
     struct kernel_image kernel; /* read at the first start */
     bool kernel_known;
     struct operation *first, **last; /* the first one runs */
+    struct operation *resumed; /* a predecessor's STOP: the session's next one goes on with it */
 };
 
 /* What all sessions need, with `t`'s masks replaced by `masks` (NULL: without it). */
 struct program_needs logger_needs(struct kernel_logger *k, const struct traced *t,
                                   const uint32_t masks[8]);
 
+/* Adds a session, without masks, to those that are traced. */
+int logger_add(struct kernel_logger *k, struct session *s, struct traced **ret);
+/* The rings become sources; twice is nothing. */
+int logger_rings_attach(struct kernel_logger *k);
+/* Nothing is traced: sessions, programs, rings and the table go. No operation is there. */
+void logger_forget(struct kernel_logger *k);
+/* Takes it out of what events and records go to. */
+void traced_unlink(struct kernel_logger *k, struct traced *t);
+
+/* Goes on with what a predecessor had begun to describe. */
+int operation_resume(struct kernel_logger *k, struct traced *t, enum operation_kind kind,
+                     uint64_t stamp, const uint32_t old_masks[8],
+                     const struct rundown_progress *progress);
 /* Begins the first operation of the queue, when there is one. */
 int operation_begin(struct kernel_logger *k);
 /* Ends it, answers, and begins the next. */

@@ -27,6 +27,12 @@ struct process_table {
     struct image_file **files;
     size_t n_files, file_buckets;
     struct process *dying, **dying_last;
+    uint64_t next_number; /* of a file */
+    /* For whoever hands the table on; gone NULL: nobody does. */
+    void (*gone)(void *userdata, void *block);
+    void *userdata;
+    struct process *changed;
+    struct image_file *changed_files;
 };
 
 struct text *text_new(const char *s, size_t size)
@@ -73,6 +79,67 @@ static uint64_t file_hash(const struct process_table *t, const struct image_key 
     uint64_t words[4] = {etw_siphash24(path, path_size, t->hash_key), key->inode,
                          (uint64_t) key->dev_major << 32 | key->dev_minor, key->change_time_ns};
     return etw_siphash24(words, sizeof(words), t->hash_key);
+}
+
+/* A list of entries that have changed, each at most once. */
+#define CHANGED_PUT(table, list, e)                                                                \
+    do {                                                                                           \
+        if (!(table) || !(table)->gone || (e)->changed_at)                                         \
+            break;                                                                                 \
+        (e)->next_changed = (table)->list;                                                         \
+        if ((e)->next_changed)                                                                     \
+            (e)->next_changed->changed_at = &(e)->next_changed;                                    \
+        (e)->changed_at = &(table)->list;                                                          \
+        (table)->list = (e);                                                                       \
+    } while (0)
+
+#define CHANGED_REMOVE(e)                                                                          \
+    do {                                                                                           \
+        if (!(e)->changed_at)                                                                      \
+            break;                                                                                 \
+        *(e)->changed_at = (e)->next_changed;                                                      \
+        if ((e)->next_changed)                                                                     \
+            (e)->next_changed->changed_at = (e)->changed_at;                                       \
+        (e)->changed_at = NULL;                                                                    \
+    } while (0)
+
+void process_table_keep(struct process_table *t, void (*gone)(void *userdata, void *block),
+                        void *userdata)
+{
+    t->gone = gone;
+    t->userdata = userdata;
+}
+
+void process_touch(struct process *p)
+{
+    CHANGED_PUT(p->table, changed, p);
+}
+
+void image_file_touch(struct image_file *f)
+{
+    CHANGED_PUT(f->table, changed_files, f);
+}
+
+struct process *process_table_changed(struct process_table *t)
+{
+    struct process *p = t->changed;
+    if (p)
+        CHANGED_REMOVE(p);
+    return p;
+}
+
+struct image_file *process_table_changed_file(struct process_table *t)
+{
+    struct image_file *f = t->changed_files;
+    if (f)
+        CHANGED_REMOVE(f);
+    return f;
+}
+
+void process_table_number(struct process_table *t, uint64_t number)
+{
+    if (number >= t->next_number)
+        t->next_number = number + 1;
 }
 
 /* Doubles a chained table. Failing is no error: the chains get longer. */
@@ -139,8 +206,10 @@ struct process_table *process_table_free(struct process_table *t)
     free(t->threads);
     /* Files that an unanswered question still holds outlive the table. */
     for (size_t i = 0; t->files && i < t->file_buckets; i++)
-        for (struct image_file *f = t->files[i]; f; f = f->next)
+        for (struct image_file *f = t->files[i]; f; f = f->next) {
+            CHANGED_REMOVE(f);
             f->table = NULL;
+        }
     free(t->files);
     free(t);
     return NULL;
@@ -152,6 +221,7 @@ void process_table_forget_images(struct process_table *t)
         for (struct process *p = t->processes[i]; p; p = p->next) {
             images_clear(p);
             p->images_known = false;
+            process_touch(p);
         }
 }
 
@@ -201,6 +271,7 @@ void process_refresh(struct process *p, const struct raw_task *task)
     p->session = task->session;
     p->uid = task->uid;
     p->kernel = task->flags & RAW_TASK_KERNEL;
+    process_touch(p);
 }
 
 int process_add(struct process_table *t, const struct raw_task *task, struct process **ret)
@@ -210,6 +281,7 @@ int process_add(struct process_table *t, const struct raw_task *task, struct pro
     struct process *p = calloc(1, sizeof(*p));
     if (!p)
         return -ENOMEM;
+    p->table = t;
     p->tgid = task->tgid;
     p->start = task->leader_start;
     p->exec_id = task->exec_id;
@@ -231,6 +303,9 @@ void process_remove(struct process_table *t, struct process *p)
     while (p->threads)
         thread_remove(t, p->threads);
     images_clear(p);
+    CHANGED_REMOVE(p);
+    if (p->block)
+        t->gone(t->userdata, p->block);
     free(p->images);
     text_unref(p->name);
     text_unref(p->command);
@@ -275,12 +350,14 @@ void process_set_name(struct process *p, struct text *name)
 {
     text_unref(p->name);
     p->name = name;
+    process_touch(p);
 }
 
 void process_set_command(struct process *p, struct text *command)
 {
     text_unref(p->command);
     p->command = command;
+    process_touch(p);
 }
 
 struct thread *thread_find(const struct process_table *t, uint32_t tid)
@@ -297,6 +374,7 @@ void thread_refresh(struct thread *th, const struct raw_task *task)
     th->prio = task->prio;
     memcpy(th->comm, task->comm, sizeof(th->comm));
     th->comm[sizeof(th->comm) - 1] = '\0';
+    process_touch(th->process);
 }
 
 int thread_add(struct process_table *t, struct process *p, const struct raw_task *task,
@@ -342,6 +420,7 @@ void thread_remove(struct process_table *t, struct thread *th)
         at = &(*at)->next;
     *at = th->next;
     t->n_threads--;
+    process_touch(th->process);
     free(th);
 }
 
@@ -362,6 +441,9 @@ struct image_file *image_file_unref(struct image_file *f)
             at = &(*at)->next;
         *at = f->next;
         t->n_files--;
+        CHANGED_REMOVE(f);
+        if (f->block)
+            t->gone(t->userdata, f->block);
     }
     text_unref(f->path);
     free(f);
@@ -400,12 +482,14 @@ int image_file_get(struct process_table *t, const struct image_key *key, const c
     f->table = t;
     f->key = *key;
     f->hash = hash;
+    f->number = t->next_number++;
     f->pending_last = &f->pending_first;
     GROW(t, struct image_file, files, n_files, file_buckets, e->hash);
     size_t b = bucket_of(hash, t->file_buckets);
     f->next = t->files[b];
     t->files[b] = f;
     t->n_files++;
+    image_file_touch(f);
     *ret = f;
     return 0;
 }
@@ -441,6 +525,7 @@ int image_add(struct process *p, uint64_t start, uint64_t end, uint64_t offset,
         p->images[at] = p->images[at - 1];
     p->images[at] = (struct image){start, end, offset, file};
     p->n_images++;
+    process_touch(p);
     return 0;
 }
 
@@ -467,12 +552,15 @@ void image_remove(struct process *p, size_t index)
     image_file_unref(p->images[index].file);
     p->n_images--;
     memmove(&p->images[index], &p->images[index + 1], (p->n_images - index) * sizeof(*p->images));
+    process_touch(p);
 }
 
 void images_clear(struct process *p)
 {
     for (size_t i = 0; i < p->n_images; i++)
         image_file_unref(p->images[i].file);
+    if (p->n_images > 0)
+        process_touch(p);
     p->n_images = 0;
 }
 
@@ -494,5 +582,6 @@ int images_copy(struct process *child, const struct process *parent)
     child->images = images;
     child->n_images = child->images_cap = parent->n_images;
     child->images_known = parent->images_known;
+    process_touch(child);
     return 0;
 }

@@ -41,6 +41,9 @@ struct image_file {
     /* Events that wait for the answer, oldest first: finish.c's. */
     struct pending_image *pending_first, **pending_last;
     struct image_file *next; /* hash chain */
+    uint64_t number;         /* never given twice by a table */
+    void *block;             /* keep.c's */
+    struct image_file *next_changed, **changed_at;
 };
 struct image_file *image_file_ref(struct image_file *f);
 struct image_file *image_file_unref(struct image_file *f);
@@ -69,6 +72,7 @@ struct thread {
 };
 
 struct process {
+    struct process_table *table;
     uint32_t tgid;
     uint32_t parent;
     uint32_t session;
@@ -90,6 +94,8 @@ struct process {
     size_t n_images, images_cap;
     struct process *next; /* hash chain */
     struct process *next_dying, **dying_at;
+    void *block; /* keep.c's */
+    struct process *next_changed, **changed_at;
 };
 
 struct process_table;
@@ -97,6 +103,18 @@ struct process_table;
 /* boot_key: makes UniqueProcessKey unlike that of another boot. */
 int process_table_new(const uint8_t boot_key[16], struct process_table **ret);
 struct process_table *process_table_free(struct process_table *t);
+/* From now on what changes is listed for whoever hands the table on; gone() is told of the block of
+ * a process or file that goes. */
+void process_table_keep(struct process_table *t, void (*gone)(void *userdata, void *block),
+                        void *userdata);
+/* Takes the next one off the list; NULL: there is none. */
+struct process *process_table_changed(struct process_table *t);
+struct image_file *process_table_changed_file(struct process_table *t);
+/* Puts it on, once: for changes that the functions here do not make. */
+void process_touch(struct process *p);
+void image_file_touch(struct image_file *f);
+/* Numbers of files to come are above this one. */
+void process_table_number(struct process_table *t, uint64_t number);
 /* Forgets everything. */
 void process_table_clear(struct process_table *t);
 /* Forgets the images of all processes: nobody traces them any more. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Loads the embedded BPF object, once for all units that are missing at that moment (it costs some
- * 50 ms: all the kernel's types are read); units are let go of one by one, and the object when its
- * last one goes. Rings and counters are shared by descriptor. Worker thread.
+ * 50 ms: all the kernel's types are read), and keeps the links of its programs, which units let go
+ * of. Rings and counters are shared by descriptor. Worker thread.
  */
 #include "programs.h"
 
@@ -10,6 +10,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/siphash.h"
 #include "etl/classes.h"
 #include "kernel/rings.h"
 #include "kernel/walk.h"
@@ -44,16 +46,13 @@ static const char *const unit_programs[UNITS][UNIT_PROGRAMS_MAX + 1] = {
     [UNIT_WALK] = {"walk_tasks", "walk_images"},
 };
 
-/* The embedded object, loaded with the programs of some units. */
-struct load {
-    struct bpf_object *object;
-    unsigned units;
+/* The programs stay as long as somebody holds their links: the object they came from is closed. */
+struct unit {
+    bool attached;
+    int links[UNIT_PROGRAMS_MAX]; /* -1: none */
 };
 
-struct unit {
-    struct load *load;
-    struct bpf_link *links[UNIT_PROGRAMS_MAX];
-};
+_Static_assert(PROGRAMS_MAX == UNITS * UNIT_PROGRAMS_MAX, "a number for each");
 
 struct programs {
     struct unit units[UNITS];
@@ -65,6 +64,9 @@ int programs_new(struct programs **ret)
     struct programs *p = calloc(1, sizeof(*p));
     if (!p)
         return -ENOMEM;
+    for (int i = 0; i < UNITS; i++)
+        for (int k = 0; k < UNIT_PROGRAMS_MAX; k++)
+            p->units[i].links[k] = -1;
     *ret = p;
     return 0;
 }
@@ -74,17 +76,12 @@ static void unit_close(struct programs *p, enum unit_id id)
     struct unit *u = &p->units[id];
 
     for (unsigned i = 0; i < UNIT_PROGRAMS_MAX; i++) {
-        if (!u->links[i])
+        if (u->links[i] < 0)
             continue;
-        (void) bpf_link__destroy(u->links[i]);
-        u->links[i] = NULL;
+        u->links[i] = safe_close(u->links[i]);
         __atomic_fetch_sub(&p->count, 1, __ATOMIC_RELAXED);
     }
-    if (u->load && --u->load->units == 0) {
-        bpf_object__close(u->load->object);
-        free(u->load);
-    }
-    u->load = NULL;
+    u->attached = false;
 }
 
 struct programs *programs_free(struct programs *p)
@@ -146,27 +143,22 @@ static bool unit_has(enum unit_id id, const char *program)
 }
 
 /* Loads the programs of the units in `which`. */
-static int load_new(const bool which[UNITS], const struct probe_rings *rings, struct load **ret)
+static int object_load(const bool which[UNITS], const struct probe_rings *rings,
+                       struct bpf_object **ret)
 {
     struct bpf_program *prog;
     size_t size;
     int r;
 
-    struct load *l = calloc(1, sizeof(*l));
-    if (!l)
-        return -ENOMEM;
     LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "etwd");
     const void *bytes = probes_bpf__elf_bytes(&size);
-    l->object = bpf_object__open_mem(bytes, size, &opts);
-    if (!l->object) {
-        r = -errno;
-        free(l);
-        return r;
-    }
-    r = share(l->object, "rings", probe_rings_array_fd(rings));
+    struct bpf_object *o = bpf_object__open_mem(bytes, size, &opts);
+    if (!o)
+        return -errno;
+    r = share(o, "rings", probe_rings_array_fd(rings));
     if (r == 0)
-        r = share(l->object, "lost", probe_rings_lost_fd(rings));
-    bpf_object__for_each_program(prog, l->object)
+        r = share(o, "lost", probe_rings_lost_fd(rings));
+    bpf_object__for_each_program(prog, o)
     {
         bool wanted = false;
         for (int i = 0; i < UNITS; i++)
@@ -174,31 +166,91 @@ static int load_new(const bool which[UNITS], const struct probe_rings *rings, st
         (void) bpf_program__set_autoload(prog, wanted);
     }
     if (r == 0)
-        r = bpf_object__load(l->object);
+        r = bpf_object__load(o);
     if (r < 0) {
-        bpf_object__close(l->object);
-        free(l);
+        bpf_object__close(o);
         return r;
     }
-    *ret = l;
+    *ret = o;
     return 0;
 }
 
-static int unit_attach(struct programs *p, enum unit_id id, struct load *load)
+static int unit_attach(struct programs *p, enum unit_id id, struct bpf_object *object)
 {
     struct unit *u = &p->units[id];
 
-    u->load = load;
-    load->units++;
     for (unsigned i = 0; unit_programs[id][i]; i++) {
-        struct bpf_program *prog =
-            bpf_object__find_program_by_name(load->object, unit_programs[id][i]);
-        u->links[i] = prog ? bpf_program__attach(prog) : NULL;
-        if (!u->links[i])
+        struct bpf_program *prog = bpf_object__find_program_by_name(object, unit_programs[id][i]);
+        struct bpf_link *link = prog ? bpf_program__attach(prog) : NULL;
+        if (!link)
             return prog ? -errno : -ENOENT;
+        u->links[i] = fcntl(bpf_link__fd(link), F_DUPFD_CLOEXEC, 3);
+        int r = u->links[i] < 0 ? -errno : 0;
+        (void) bpf_link__destroy(link); /* closes its own descriptor */
+        if (r < 0)
+            return r;
         __atomic_fetch_add(&p->count, 1, __ATOMIC_RELAXED);
     }
+    u->attached = true;
     return 0;
+}
+
+int programs_fd(const struct programs *p, unsigned n)
+{
+    return p->units[n / UNIT_PROGRAMS_MAX].links[n % UNIT_PROGRAMS_MAX];
+}
+
+int programs_adopt(struct programs *p, unsigned n, int fd)
+{
+    struct bpf_link_info info = {0};
+    uint32_t size = sizeof(info);
+    unsigned unit = n / UNIT_PROGRAMS_MAX, i = n % UNIT_PROGRAMS_MAX;
+
+    if (unit >= UNITS || i >= UNIT_PROGRAMS_MAX || p->units[unit].links[i] >= 0)
+        return -EBADMSG;
+    (void) privilege_raise(CAPABILITIES);
+    int r = bpf_obj_get_info_by_fd(fd, &info, &size);
+    privilege_restore();
+    if (r < 0 ||
+        info.type != (unit == UNIT_WALK ? BPF_LINK_TYPE_ITER : BPF_LINK_TYPE_RAW_TRACEPOINT))
+        return -EBADMSG;
+    p->units[unit].links[i] = fd;
+    __atomic_fetch_add(&p->count, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void needs_as_array(struct program_needs n, bool ret[UNITS])
+{
+    ret[UNIT_PROCESSES] = n.processes;
+    ret[UNIT_IMAGES] = n.images;
+    ret[UNIT_SWITCHES] = n.switches;
+    ret[UNIT_READY] = n.ready;
+    ret[UNIT_WALK] = n.processes; /* runs only when read */
+}
+
+bool programs_adopted(struct programs *p, struct program_needs needs)
+{
+    bool need[UNITS], all = true;
+
+    needs_as_array(needs, need);
+    for (int id = 0; id < UNITS; id++) {
+        bool whole = true;
+        for (unsigned i = 0; unit_programs[id][i]; i++)
+            whole &= p->units[id].links[i] >= 0;
+        p->units[id].attached = whole && need[id];
+        if (!p->units[id].attached)
+            unit_close(p, (enum unit_id) id);
+        all &= whole || !need[id];
+    }
+    return all;
+}
+
+uint64_t programs_hash(void)
+{
+    static const uint8_t key[16] = "etwd's programs";
+    size_t size;
+    const void *bytes = probes_bpf__elf_bytes(&size);
+    return etw_siphash24(bytes, size, key);
 }
 
 int programs_rings(unsigned cpus, uint64_t bytes, struct probe_rings **ret)
@@ -207,6 +259,17 @@ int programs_rings(unsigned cpus, uint64_t bytes, struct probe_rings **ret)
 
     (void) privilege_raise(CAPABILITIES);
     r = probe_rings_new(cpus, bytes, ret);
+    privilege_restore();
+    return r;
+}
+
+int programs_adopt_rings(unsigned cpus, uint64_t bytes, const int *fds,
+                         const struct ring_image *const *images, struct probe_rings **ret)
+{
+    int r;
+
+    (void) privilege_raise(CAPABILITIES);
+    r = probe_rings_adopt(cpus, bytes, fds, images, ret);
     privilege_restore();
     return r;
 }
@@ -229,37 +292,29 @@ struct program_needs programs_need(const uint32_t masks[8])
     return n;
 }
 
-static void needs_as_array(struct program_needs n, bool ret[UNITS])
-{
-    ret[UNIT_PROCESSES] = n.processes;
-    ret[UNIT_IMAGES] = n.images;
-    ret[UNIT_SWITCHES] = n.switches;
-    ret[UNIT_READY] = n.ready;
-    ret[UNIT_WALK] = n.processes; /* runs only when read */
-}
-
 int programs_attach(struct programs *p, const struct probe_rings *rings, struct program_needs needs)
 {
     bool missing[UNITS], any = false;
-    struct load *load = NULL;
+    struct bpf_object *object = NULL;
     int r;
 
     needs_as_array(needs, missing);
     for (int i = 0; i < UNITS; i++) {
-        missing[i] = missing[i] && !p->units[i].load;
+        missing[i] = missing[i] && !p->units[i].attached;
         any |= missing[i];
     }
     if (!any)
         return 0;
     (void) libbpf_set_print(libbpf_words);
     (void) privilege_raise(CAPABILITIES);
-    r = load_new(missing, rings, &load);
+    r = object_load(missing, rings, &object);
     for (int i = 0; r == 0 && i < UNITS; i++)
         if (missing[i])
-            r = unit_attach(p, (enum unit_id) i, load);
+            r = unit_attach(p, (enum unit_id) i, object);
     for (int i = 0; r < 0 && i < UNITS; i++)
         if (missing[i])
             unit_close(p, (enum unit_id) i);
+    bpf_object__close(object);
     privilege_restore();
     return r;
 }
@@ -281,11 +336,10 @@ int programs_walk(struct programs *p, bool images, bool tasks, struct walk **ret
     const struct unit *u = &p->units[UNIT_WALK];
     int r;
 
-    if (!u->load)
+    if (!u->attached)
         return -ENOENT;
     (void) privilege_raise(CAPABILITIES);
-    r = walk_new(tasks ? bpf_link__fd(u->links[0]) : -1, images ? bpf_link__fd(u->links[1]) : -1,
-                 ret);
+    r = walk_new(tasks ? u->links[0] : -1, images ? u->links[1] : -1, ret);
     privilege_restore();
     return r;
 }

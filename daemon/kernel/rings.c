@@ -13,6 +13,7 @@
  *  - entries[] are records between `consumed` and `scanned`, by stamp; those before `next` have
  *    been popped;
  *  - the stored position is never past a record that has not been popped;
+ *  - ahead[] are the records behind it that have been popped: only a successor asks for them;
  *  - whatever is not visible below `scanned` has a stamp that begin() did not vouch for.
  */
 #include "rings.h"
@@ -55,6 +56,13 @@ struct ring {
     uint64_t vouched;  /* never falls */
     struct entry *entries;
     size_t n, cap, next;
+    /* Positions of popped records that are not before the first one that has not been. */
+    uint64_t ahead[RING_AHEAD_MAX];
+    unsigned n_ahead;
+    bool by_order;           /* there were more */
+    struct entry newest;     /* popped, in order of entries */
+    uint64_t scanned_before; /* by a predecessor */
+    bool changed;            /* since its image was taken */
     uint64_t lost_seen[LOST_COUNT];
 };
 
@@ -193,6 +201,94 @@ struct probe_rings *probe_rings_free(struct probe_rings *r)
     return NULL;
 }
 
+/* The kernel's word for what a descriptor is. */
+static bool map_is(int fd, uint32_t type, uint32_t value_size, uint32_t entries)
+{
+    struct bpf_map_info info = {0};
+    uint32_t size = sizeof(info);
+
+    return bpf_obj_get_info_by_fd(fd, &info, &size) == 0 && info.type == type &&
+           info.value_size == value_size && info.max_entries == entries;
+}
+
+static int ring_restore(struct ring *ring, const struct ring_image *image)
+{
+    uint64_t produced = __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE);
+
+    if (image->consumed < ring->consumed || image->scanned < image->consumed ||
+        image->scanned > produced || image->n_ahead > RING_AHEAD_MAX || image->consumed % 8 != 0)
+        return -EBADMSG;
+    ring->consumed = ring->scanned = image->consumed;
+    ring->scanned_before = image->scanned;
+    ring->newest = (struct entry){image->newest_stamp, image->newest_position};
+    ring->by_order = image->by_order != 0;
+    ring->n_ahead = image->n_ahead;
+    memcpy(ring->ahead, image->ahead, sizeof(ring->ahead));
+    memcpy(ring->lost_seen, image->lost_seen, sizeof(ring->lost_seen));
+    __atomic_store_n(ring->consumer, ring->consumed, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int probe_rings_adopt(unsigned cpus, uint64_t bytes, const int *fds,
+                      const struct ring_image *const *images, struct probe_rings **ret)
+{
+    int r = -EBADMSG;
+
+    struct probe_rings *rs = calloc(1, sizeof(*rs));
+    if (!rs)
+        return -ENOMEM;
+    rs->cpus = cpus;
+    rs->bytes = bytes;
+    rs->page = (size_t) sysconf(_SC_PAGESIZE);
+    rs->array_fd = rs->lost_fd = -1;
+    rs->ring = calloc(cpus, sizeof(*rs->ring));
+    if (!rs->ring) {
+        free(rs);
+        return -ENOMEM;
+    }
+    if (bytes == 0 || bytes > 1u << 30 || (bytes & (bytes - 1)) != 0 || bytes % rs->page != 0 ||
+        !map_is(fds[cpus], BPF_MAP_TYPE_ARRAY_OF_MAPS, 4, cpus) ||
+        !map_is(fds[cpus + 1], BPF_MAP_TYPE_ARRAY, sizeof(struct lost_counters), cpus))
+        goto fail;
+    for (unsigned i = 0; i < cpus; i++) {
+        struct ring *ring = &rs->ring[i];
+        ring->source.ops = &ring_ops;
+        ring->rings = rs;
+        ring->cpu = i;
+        ring->fd = fds[i];
+        if (!map_is(fds[i], BPF_MAP_TYPE_RINGBUF, 0, (uint32_t) bytes))
+            goto fail;
+        r = ring_map(rs, ring);
+        if (r == 0)
+            r = ring_restore(ring, images[i]);
+        if (r < 0)
+            goto fail;
+        r = -EBADMSG;
+    }
+    rs->lost_size = ALIGN_UP(cpus * sizeof(struct lost_counters), rs->page);
+    void *p = mmap(NULL, rs->lost_size, PROT_READ, MAP_SHARED, fds[cpus + 1], 0);
+    if (p == MAP_FAILED) {
+        r = -errno;
+        goto fail;
+    }
+    rs->lost = p;
+    rs->array_fd = fds[cpus];
+    rs->lost_fd = fds[cpus + 1];
+    *ret = rs;
+    return 0;
+
+fail:
+    for (unsigned i = 0; i < cpus; i++)
+        rs->ring[i].fd = -1; /* still the caller's */
+    probe_rings_free(rs);
+    return r;
+}
+
+int probe_rings_fd(const struct probe_rings *r, unsigned cpu)
+{
+    return r->ring[cpu].fd;
+}
+
 int probe_rings_array_fd(const struct probe_rings *r)
 {
     return r->array_fd;
@@ -243,6 +339,7 @@ static void ring_sync(struct ring *ring)
             continue;
         uint64_t more = now - ring->lost_seen[i];
         ring->lost_seen[i] = now;
+        ring->changed = true;
         r->on_lost(r->userdata, i, more);
     }
 }
@@ -288,6 +385,76 @@ static bool entry_add(struct ring *ring, uint64_t stamp, uint64_t position)
     return true;
 }
 
+static bool entry_after(const struct entry *a, const struct entry *b)
+{
+    return a->stamp != b->stamp ? a->stamp > b->stamp : a->position > b->position;
+}
+
+/* Whether a predecessor has popped it. */
+static bool popped_before(const struct ring *ring, const struct entry *e)
+{
+    if (e->position >= ring->scanned_before)
+        return false;
+    for (unsigned i = 0; i < ring->n_ahead; i++)
+        if (ring->ahead[i] == e->position)
+            return true;
+    return ring->by_order && !entry_after(e, &ring->newest);
+}
+
+/* Lets go of what has been popped: the position up to which nothing is left, and what was popped
+ * behind it. */
+static uint64_t settle(struct ring *ring)
+{
+    uint64_t position = ring->scanned;
+    unsigned kept = 0;
+
+    for (size_t i = ring->next; i < ring->n; i++)
+        if (ring->entries[i].position < position)
+            position = ring->entries[i].position;
+    for (unsigned i = 0; i < ring->n_ahead; i++)
+        if (ring->ahead[i] >= position)
+            ring->ahead[kept++] = ring->ahead[i];
+    ring->n_ahead = kept;
+    if (position == ring->scanned && ring->scanned >= ring->scanned_before)
+        ring->by_order = false;
+    for (size_t i = 0; i < ring->next; i++) {
+        const struct entry *e = &ring->entries[i];
+        if (entry_after(e, &ring->newest))
+            ring->newest = *e;
+        if (e->position < position)
+            continue;
+        if (ring->n_ahead < RING_AHEAD_MAX)
+            ring->ahead[ring->n_ahead++] = e->position;
+        else
+            ring->by_order = true;
+    }
+    if (ring->next > 0) {
+        ring->n -= ring->next;
+        memmove(ring->entries, ring->entries + ring->next, ring->n * sizeof(*ring->entries));
+        ring->next = 0;
+    }
+    return position;
+}
+
+bool probe_rings_image(struct probe_rings *r, unsigned cpu, struct ring_image *ret)
+{
+    struct ring *ring = &r->ring[cpu];
+
+    if (!ring->changed)
+        return false;
+    ring->changed = false;
+    memset(ret, 0, sizeof(*ret));
+    ret->consumed = settle(ring);
+    ret->scanned = ring->scanned > ring->scanned_before ? ring->scanned : ring->scanned_before;
+    ret->newest_stamp = ring->newest.stamp;
+    ret->newest_position = ring->newest.position;
+    ret->by_order = ring->by_order;
+    ret->n_ahead = ring->n_ahead;
+    memcpy(ret->ahead, ring->ahead, ring->n_ahead * sizeof(ring->ahead[0]));
+    memcpy(ret->lost_seen, ring->lost_seen, sizeof(ret->lost_seen));
+    return true;
+}
+
 static uint64_t begin(struct router_source *s, uint64_t now)
 {
     struct ring *ring = container_of(s, struct ring, source);
@@ -298,11 +465,6 @@ static uint64_t begin(struct router_source *s, uint64_t now)
     bool all = true;
     uint64_t last = ring->n > ring->next ? ring->entries[ring->n - 1].stamp : 0;
 
-    if (ring->next > 0) { /* what has been popped goes */
-        ring->n -= ring->next;
-        memmove(ring->entries, ring->entries + ring->next, ring->n * sizeof(*ring->entries));
-        ring->next = 0;
-    }
     while (ring->scanned < produced) {
         const uint8_t *header = ring->data + (ring->scanned & mask);
         uint32_t word = __atomic_load_n((const uint32_t *) header, __ATOMIC_ACQUIRE);
@@ -314,13 +476,17 @@ static uint64_t begin(struct router_source *s, uint64_t now)
         if (!(word & DISCARD)) {
             const struct etl_record *rec = (const void *) (header + HEADER_SIZE);
             uint64_t stamp = len >= sizeof(*rec) ? record_stamp(rec, len) : 0;
-            if (!entry_add(ring, stamp, ring->scanned)) {
+            struct entry e = {stamp, ring->scanned};
+            if (popped_before(ring, &e)) {
+                /* is in sessions */
+            } else if (!entry_add(ring, stamp, ring->scanned)) {
                 all = false; /* no memory: in the next pass */
                 break;
             }
             if (stamp > last)
                 last = stamp;
         }
+        ring->changed = true;
         ring->scanned += ALIGN_UP((uint64_t) len + HEADER_SIZE, 8u);
     }
     ring_sync(ring);
@@ -349,16 +515,14 @@ static void pop(struct router_source *s)
     struct ring *ring = container_of(s, struct ring, source);
 
     ring->next++;
+    ring->changed = true;
 }
 
 static void commit(struct router_source *s)
 {
     struct ring *ring = container_of(s, struct ring, source);
-    uint64_t position = ring->scanned;
+    uint64_t position = settle(ring);
 
-    for (size_t i = ring->next; i < ring->n; i++)
-        if (ring->entries[i].position < position)
-            position = ring->entries[i].position;
     if (position == ring->consumed)
         return;
     ring->consumed = position;

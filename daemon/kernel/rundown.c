@@ -108,8 +108,10 @@ void rundown_apply(struct process_table *table, const struct walk *w, uint64_t s
         return;
     size_t n;
     struct process **list = process_table_list(table, &n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         list[i]->images_known = true;
+        process_touch(list[i]);
+    }
     free(list);
 }
 
@@ -158,7 +160,7 @@ void rundown_refresh(struct finish *f, struct process_table *table, const struct
     free(list);
 }
 
-/* What is being described. Each step is some events of one process. */
+/* What is being described. Each step is some events of one process. Part of the state's format. */
 enum phase { PHASE_HEAD, PHASE_IDLE, PHASE_THREADS, PHASE_IMAGES, PHASE_TAIL, PHASE_DONE };
 
 struct rundown {
@@ -167,11 +169,37 @@ struct rundown {
     struct process **list; /* by tgid */
     size_t n, at;
     struct thread *thread; /* the next one */
+    uint32_t threads;      /* that have been described */
     size_t image;
     uint32_t left_low; /* buffers: at that many it waits */
 };
 
-int rundown_new(const struct rundown_params *p, struct rundown **ret)
+/* Where a predecessor left off. The table is as it was then, but for processes that could not be
+ * handed on. */
+static void go_on(struct rundown *r, const struct rundown_progress *from)
+{
+    r->phase = from->phase <= PHASE_DONE ? (enum phase) from->phase : PHASE_DONE;
+    if (r->phase != PHASE_THREADS && r->phase != PHASE_IMAGES)
+        return;
+    while (r->at < r->n && r->list[r->at]->tgid < from->tgid)
+        r->at++;
+    if (r->at == r->n) {
+        r->phase = PHASE_TAIL;
+        return;
+    }
+    const struct process *p = r->list[r->at];
+    r->thread = p->threads;
+    if (p->tgid != from->tgid) {
+        r->phase = PHASE_THREADS;
+        return;
+    }
+    for (; r->threads < from->threads && r->thread; r->threads++)
+        r->thread = r->thread->sibling;
+    r->image = from->image;
+}
+
+int rundown_new(const struct rundown_params *p, const struct rundown_progress *from,
+                struct rundown **ret)
 {
     uint32_t maximum = session_properties(p->target->session)->maximum_buffers;
 
@@ -187,8 +215,25 @@ int rundown_new(const struct rundown_params *p, struct rundown **ret)
             return -ENOMEM;
         }
     }
+    if (from)
+        go_on(r, from);
     *ret = r;
     return 0;
+}
+
+void rundown_progress(const struct rundown *r, struct rundown_progress *ret)
+{
+    *ret = (struct rundown_progress){
+        .phase = r->phase,
+        .tgid = r->at < r->n ? r->list[r->at]->tgid : 0,
+        .threads = r->threads,
+        .image = (uint32_t) r->image,
+    };
+}
+
+bool rundown_progress_done(const struct rundown_progress *p)
+{
+    return p->phase >= PHASE_DONE;
 }
 
 struct rundown *rundown_free(struct rundown *r)
@@ -282,6 +327,7 @@ static void next_process(struct rundown *r)
         return;
     }
     r->thread = r->list[r->at]->threads;
+    r->threads = 0;
     r->image = 0;
     r->phase = PHASE_THREADS;
 }
@@ -294,13 +340,14 @@ static void describe_threads(struct rundown *r)
     struct event_context c = {
         .stamp = r->p.stamp, .tid = p->tgid, .pid = p->tgid, .only = r->p.target};
 
-    if (!end && r->thread == p->threads)
+    if (!end && r->threads == 0)
         events_process(r->p.events, ETL_ROW_Process_DCStart, &c, p, EXIT_STATUS_RUNNING);
     if (r->thread) {
         c.tid = r->thread->tid;
         events_thread(r->p.events, end ? ETL_ROW_Thread_DCEnd : ETL_ROW_Thread_DCStart, &c,
                       r->thread);
         r->thread = r->thread->sibling;
+        r->threads++;
     }
     if (r->thread)
         return;

@@ -47,9 +47,21 @@ struct rundown_params {
     uint64_t stamp;
 };
 
-/* A rundown under way. */
+/* How far it is; of another one's only whoever goes on with it reads more than whether it is done.
+ * Part of the state's format. */
+struct rundown_progress {
+    uint32_t phase;
+    uint32_t tgid;    /* of the process that is being described */
+    uint32_t threads; /* and images of it that have been */
+    uint32_t image;
+};
+bool rundown_progress_done(const struct rundown_progress *p);
+
+/* A rundown under way; from: what a predecessor wrote is left out; NULL: from its beginning. */
 struct rundown;
-int rundown_new(const struct rundown_params *p, struct rundown **ret);
+int rundown_new(const struct rundown_params *p, const struct rundown_progress *from,
+                struct rundown **ret);
+void rundown_progress(const struct rundown *r, struct rundown_progress *ret);
 struct rundown *rundown_free(struct rundown *r);
 /* Writes until all is written (true) or the session has few free buffers (false: go on when the
  * loop has written some). `pace` false: go on whatever is lost. */

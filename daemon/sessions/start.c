@@ -114,6 +114,14 @@ static const char *holders(const struct sessions *ss, char *text, size_t size)
     return text;
 }
 
+static void store_full(struct start_op *op)
+{
+    (void) refuse(&op->refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                  "etwd has no room left in its descriptor store (FdStoreMax=%lu)",
+                  op->sessions->env.conf->fd_store_max);
+    start_fail(op);
+}
+
 /* The names, numbers and memory that it wants are free. */
 static int room_check(struct sessions *ss, const struct session_request *req,
                       const struct session_plan *plan, const char *folded, struct refusal *refusal)
@@ -242,6 +250,11 @@ static void start_attached(int result, void *userdata)
     struct sessions *ss = op->sessions;
     int r;
 
+    if (result == -EDQUOT) {
+        s->kernel_tracing = false;
+        store_full(op);
+        return;
+    }
     if (result < 0) {
         s->kernel_tracing = false;
         start_fail_errno(op, result, "the kernel's probes could not be attached");
@@ -389,10 +402,7 @@ static void check_done(void *userdata)
         file_sink_write_by(s->sink, s->workers->files);
     r = keep_files(ss->keeper, s);
     if (r == -EDQUOT) {
-        (void) refuse(&op->refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
-                      "etwd has no room left in its descriptor store (FdStoreMax=%lu)",
-                      ss->env.conf->fd_store_max);
-        start_fail(op);
+        store_full(op);
         return;
     }
     if (r < 0) {

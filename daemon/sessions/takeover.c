@@ -16,6 +16,7 @@
 #include "io/loop.h"
 #include "io/uid_workers.h"
 #include "keep.h"
+#include "kernel/logger.h"
 #include "state/state.h"
 #include "table.h"
 
@@ -96,11 +97,13 @@ void sessions_takeover_done(struct sessions *ss,
 {
     for (struct session *s = ss->first, *next; s; s = next) {
         next = s->next;
+        if (s->kernel)
+            s->kernel_tracing = ss->env.kernel && kernel_logger_traces(ss->env.kernel, s);
         if (s->state == SESSION_STOPPING)
             stop_again(ss, s);
-        else if (s->kernel) {
-            log_warning("session '%s': etwd was restarted, and the kernel's probes do not outlive "
-                        "it: the session ends here, with what it had recorded",
+        else if (s->kernel && !s->kernel_tracing) {
+            log_warning("session '%s': etwd was restarted, and the kernel's probes could not be "
+                        "taken over: the session ends here, with what it had recorded",
                         s->properties.name);
             stop_again(ss, s);
         } else if (s->sealed)

@@ -38,6 +38,12 @@ enum state_kind {
     STATE_ENABLE = 35,
     STATE_RING = 36,
     STATE_LOSSES = 37,
+    STATE_KERNEL = 48,         /* kernel/: the logger, key 0 */
+    STATE_KERNEL_RING = 49,    /* key: CPU */
+    STATE_KERNEL_TARGET = 50,  /* key: as STATE_SESSION */
+    STATE_KERNEL_PROCESS = 51, /* key: process ID */
+    STATE_KERNEL_FILE = 52,    /* key: the file's number */
+    STATE_KERNEL_IMAGE = 53,   /* key: the waiting event's number */
 };
 
 /* What there is one of. */
@@ -100,6 +106,7 @@ enum state_fd_kind {
     STATE_FD_LOG_FILE = 'f',
     STATE_FD_CONNECTION = 'c', /* key: connection number, as STATE_PROCESS has it */
     STATE_FD_CONTROL = 'm',    /* control area; key: the process's number */
+    STATE_FD_KERNEL = 'k',     /* maps and links of the kernel's programs; key: kernel/keep.h's */
     STATE_FD_ARENA = 'a',      /* key: the process's number << 8 | arena */
 };
 

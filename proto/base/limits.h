@@ -205,8 +205,9 @@
     CONF(FastClock, fast_clock, 0, 0, 1,                                                           \
          "1: providers stamp by the time stamp counter while it agrees with the clock")            \
     CONF(FdStoreMax, fd_store_max, 10000, 16, 1000000,                                             \
-         "descriptors in the service manager's store, three a process and two a session: not "     \
-         "above its own FileDescriptorStoreMax=, beyond which it drops them silently")             \
+         "descriptors in the service manager's store, three a process, two a session, one a "      \
+         "processor and kernel program: not above its own FileDescriptorStoreMax=, beyond which "  \
+         "it drops them silently")                                                                 \
     CONF(ShutdownTimeout, shutdown_timeout, 60, 1, 86400,                                          \
          "seconds from SIGTERM until etwd leaves files unclosed that do not let it write: below "  \
          "systemd's 90 s")                                                                         \

@@ -468,6 +468,12 @@ unsigned test_manager_deaths(const struct test_manager *m)
     return m->shared->deaths;
 }
 
+void test_manager_kill_and_hold(struct test_manager *m)
+{
+    m->shared->hold = true;
+    test_manager_kill_only(m);
+}
+
 void test_manager_kill(struct test_manager *m)
 {
     test_manager_kill_only(m);
@@ -480,8 +486,7 @@ void test_manager_kill_and_write(struct test_manager *m, long offset, const void
     struct shared *s = m->shared;
     if (size > sizeof(s->write_bytes))
         ck_abort_msg("too many bytes");
-    s->hold = true;
-    test_manager_kill_only(m);
+    test_manager_kill_and_hold(m);
     memcpy(s->write_bytes, bytes, size);
     s->write_offset = offset;
     s->write_size = size;

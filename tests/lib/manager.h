@@ -35,6 +35,8 @@ void test_manager_kill(struct test_manager *m);
 /* kill -9 alone, and the wait alone. */
 void test_manager_kill_only(struct test_manager *m);
 void test_manager_wait_ready(struct test_manager *m);
+/* kill -9, and no new one before the wait. */
+void test_manager_kill_and_hold(struct test_manager *m);
 /* The same while etwd is dead: `bytes` over the stored state at this offset. */
 void test_manager_kill_and_write(struct test_manager *m, long offset, const void *bytes,
                                  size_t size);

@@ -356,40 +356,6 @@ START_TEST(bound_session)
 }
 END_TEST
 
-/* The kernel's probes end with etwd, and so does their session, in good order. */
-START_TEST(kernel_session_ends)
-{
-    struct test_output o;
-    test_need_root();
-    begin(NULL);
-    char *path = test_path("kernel.etl");
-    test_etwctl(&o, "start", "--kernel", "--flags", "process,thread", "-o", path);
-    if (o.status != 0) {
-        bool refused = strstr(o.err, "cannot be had") != NULL;
-        ck_assert_msg(refused, "%s", o.err);
-        test_output_done(&o);
-        end();
-        test_skip("the kernel's events cannot be had here");
-    }
-    test_output_done(&o);
-    start("other");
-    test_manager_kill(manager);
-    while (runs("NT Kernel Logger"))
-        usleep(5000);
-    ck_assert(log_says("do not outlive"));
-    ck_assert(runs("other"));
-    check_file("kernel.etl", true, 0);
-    /* And the next one can begin. */
-    test_etwctl_ok(&o, "start", "--kernel", "--flags", "process,thread", "-o", path);
-    test_output_done(&o);
-    stop("NT Kernel Logger");
-    stop("other");
-    check_file("kernel.etl", true, 0);
-    free(path);
-    end();
-}
-END_TEST
-
 /* SIGTERM ends sessions in good order, also of a successor. */
 START_TEST(sigterm_finalises)
 {
@@ -416,7 +382,6 @@ static Suite *suite(void)
     tcase_add_test(c, manager_drops);
     tcase_add_test(c, socket_unit);
     tcase_add_test(c, bound_session);
-    tcase_add_test(c, kernel_session_ends);
     tcase_add_test(c, sigterm_finalises);
     suite_add_tcase(s, c);
     return s;

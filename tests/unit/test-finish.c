@@ -20,6 +20,7 @@
 #include "kernel/sysconfig.h"
 #include "kernel/walk.h"
 #include "lib/test.h"
+#include "state/state.h"
 
 static const uint32_t all_masks[8] = {0x7, 0x204};
 static const uint8_t boot_key[16] = "0123456789abcdef";
@@ -50,6 +51,14 @@ static size_t put(size_t at, const char *format, ...)
     va_end(args);
     must(n >= 0 && at + (size_t) n < sizeof(log_text));
     return at + (size_t) n;
+}
+
+void state_begin(struct state *st)
+{
+}
+
+void state_commit(struct state *st)
+{
 }
 
 void router_emit(struct router *r, enum etl_row row, uint16_t cpu, uint64_t stamp,
@@ -823,7 +832,7 @@ static unsigned describe(enum rundown_kind kind, unsigned cpus, const uint32_t o
     unsigned waits = 0;
     if (old)
         memcpy(p.old_masks, old, sizeof(p.old_masks));
-    ck_assert_int_eq(rundown_new(&p, &r), 0);
+    ck_assert_int_eq(rundown_new(&p, NULL, &r), 0);
     while (!rundown_step(r, true)) {
         waits++;
         buffers_left = 2;
