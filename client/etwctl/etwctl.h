@@ -15,6 +15,7 @@ int verb_start(int argc, char **argv);
 int verb_stop(int argc, char **argv);
 int verb_flush(int argc, char **argv);
 int verb_update(int argc, char **argv);
+int verb_snapshot(int argc, char **argv);
 int verb_record(int argc, char **argv);
 int verb_enable(int argc, char **argv);
 int verb_disable(int argc, char **argv);

@@ -28,6 +28,8 @@ static const struct verb verbs[] = {
     {"stop", verb_stop, "NAME | --kernel", "stop a session and close its file"},
     {"flush", verb_flush, "NAME | --kernel", "write what a session has in its buffers"},
     {"update", verb_update, "NAME | --kernel [OPTION]...", "change a session that runs"},
+    {"snapshot", verb_snapshot, "NAME | --kernel -o FILE",
+     "write a session in buffering mode into a file"},
     {"record", verb_record, "--kernel | -p PROVIDER -o FILE -- COMMAND...",
      "trace while COMMAND runs"},
     {"enable", verb_enable, "NAME PROVIDER[:LEVEL[:ANY[:ALL]]]...",
@@ -41,8 +43,8 @@ static const struct verb verbs[] = {
 
 /* Verbs that a later release brings. */
 static const char *const later_verbs[] = {
-    "rotate", "snapshot", "convert", "rundown",  "watch", "report",
-    "export", "heap",     "merge",   "manifest", "check",
+    "rotate", "convert", "rundown", "watch",    "report",
+    "export", "heap",    "merge",   "manifest", "check",
 };
 
 static void usage(FILE *to)

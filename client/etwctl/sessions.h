@@ -56,6 +56,14 @@ int start_options_check(struct start_options *s, const char *verb);
  * made. EXIT_OK and the session, or an exit code after a message. */
 int session_start(struct conn *c, const struct start_options *s, Etwd__Message **ret_reply);
 
+/* Opens path, which the user calls `name`, with this user's rights for etwd to write. A descriptor,
+ * or minus an exit code after a message. */
+int log_file_open(const char *name, const char *path, bool *ret_created);
+/* Takes away a file that the above made: only if the path still means it. */
+void log_file_unlink(const char *path, int fd);
+/* In memory of malloc(3); NULL: errno says why. */
+char *absolute_path(const char *path);
+
 /* STOP, FLUSH, QUERY by name. EXIT_OK and a SessionReply with a session, or an exit code after a
  * message. */
 int session_control(struct conn *c, const char *name, Etwd__ControlSession__Code code,

@@ -79,15 +79,14 @@ const struct option start_long_options[] = {
 
 static int parse_mode(const char *verb, const char *arg, uint32_t *mode)
 {
-    static const char *const later[] = {"newfile", "buffering", "compressed"};
+    static const char *const later[] = {"newfile", "compressed"};
     static const struct {
         const char *word;
         uint32_t bit;
     } modes[] = {
-        {"sequential", ETL_MODE_SEQUENTIAL},
-        {"circular", ETL_MODE_CIRCULAR},
-        {"append", ETL_MODE_APPEND},
-        {"preallocate", ETL_MODE_PREALLOCATE},
+        {"sequential", ETL_MODE_SEQUENTIAL}, {"circular", ETL_MODE_CIRCULAR},
+        {"append", ETL_MODE_APPEND},         {"preallocate", ETL_MODE_PREALLOCATE},
+        {"buffering", ETL_MODE_BUFFERING},
     };
     _cleanup_free_ char *copy = strdup(arg);
     char *state = NULL;
@@ -195,7 +194,9 @@ static void start_help(const char *verb)
            "                           repeated; see `etwctl enable --help`\n"
            "      --mode M,...         how the file is written: sequential; circular: of the size\n"
            "                           --max-size, the newest events; preallocate: that size is\n"
-           "                           reserved on the disk; append: behind what is in the file\n"
+           "                           reserved on the disk; append: behind what is in the file;\n"
+           "                           buffering: no file, the newest events stay in memory for\n"
+           "                           `etwctl snapshot`\n"
            "      --real-time          also for consumers that read along\n"
            "      --buffer-size K      of one buffer, in KiB or with K, M (default 64K)\n"
            "      --buffers MIN[:MAX]  number of buffers\n"
@@ -324,13 +325,27 @@ int start_options_check(struct start_options *s, const char *verb)
         }
         s->name = KERNEL_SESSION;
     }
+    if (s->mode & ETL_MODE_BUFFERING) {
+        if (s->file) {
+            say("%s: --mode buffering writes no file: take -o to `etwctl snapshot`", verb);
+            return usage_error(verb);
+        }
+        if (s->real_time || s->mode & ~(uint32_t) ETL_MODE_BUFFERING || s->maximum_bytes) {
+            say("%s: --mode buffering goes with no other mode and with no file's size", verb);
+            return usage_error(verb);
+        }
+        if (!strcmp(verb, "record")) {
+            say("%s: --mode buffering would leave nothing behind", verb);
+            return usage_error(verb);
+        }
+    }
     if (!s->file && s->real_time)
         return not_yet(verb, "--real-time without -o FILE (live consumers)");
-    if (!s->file) {
+    if (!s->file && !(s->mode & ETL_MODE_BUFFERING)) {
         say("%s: -o FILE is wanted: where the events go", verb);
         return usage_error(verb);
     }
-    if (!*s->file || strlen(s->file) > ETW_NAME_MAX) {
+    if (s->file && (!*s->file || strlen(s->file) > ETW_NAME_MAX)) {
         say("%s: -o: a file name of 1 to %d bytes is wanted", verb, ETW_NAME_MAX);
         return usage_error(verb);
     }
@@ -340,7 +355,7 @@ int start_options_check(struct start_options *s, const char *verb)
     }
     if (s->real_time)
         s->mode |= ETL_MODE_REAL_TIME;
-    else if (!(s->mode & ETL_MODE_CIRCULAR))
+    else if (!(s->mode & (ETL_MODE_CIRCULAR | ETL_MODE_BUFFERING)))
         s->mode |= ETL_MODE_SEQUENTIAL;
     if (s->mode & (ETL_MODE_CIRCULAR | ETL_MODE_PREALLOCATE) && s->maximum_bytes == 0) {
         say("%s: --mode %s: --max-size is wanted: how large the file may be", verb,
@@ -370,8 +385,18 @@ static int open_log_file(const char *path, bool *ret_created)
     return fd;
 }
 
+int log_file_open(const char *name, const char *path, bool *ret_created)
+{
+    int fd = open_log_file(path, ret_created);
+
+    if (fd >= 0)
+        return fd;
+    say("%s: the log file cannot be opened for writing: %s", name, strerror(-fd));
+    return fd == -EACCES || fd == -EPERM ? -EXIT_DENIED : -EXIT_ERROR;
+}
+
 /* Takes away the file that this call made: only if the name still means it. */
-static void unlink_made(const char *path, int fd)
+void log_file_unlink(const char *path, int fd)
 {
     struct stat by_name, by_fd;
 
@@ -380,7 +405,7 @@ static void unlink_made(const char *path, int fd)
         (void) unlink(path);
 }
 
-static char *absolute_path(const char *path)
+char *absolute_path(const char *path)
 {
     _cleanup_free_ char *cwd = NULL;
     char *abs;
@@ -443,7 +468,7 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
     Etwd__StartSession start = ETWD__START_SESSION__INIT;
     Etwd__Message m = ETWD__MESSAGE__INIT;
     _cleanup_message_ Etwd__Message *reply = NULL;
-    _cleanup_free_ char *path = absolute_path(s->file);
+    _cleanup_free_ char *path = s->file ? absolute_path(s->file) : NULL;
     _cleanup_free_ char *subject = NULL;
     _cleanup_close_ int fd = -1;
     struct etw_guid guid = {0};
@@ -454,15 +479,14 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
         subject = NULL;
         return conn_explain(c, -ENOMEM);
     }
-    if (!path) {
+    if (s->file && !path) {
         say("%s: the working directory cannot be read: %s", s->file, strerror(errno));
         return EXIT_ERROR;
     }
-    fd = open_log_file(path, &created);
-    if (fd < 0) {
-        r = fd;
-        say("%s: the log file cannot be opened for writing: %s", s->file, strerror(-r));
-        return r == -EACCES || r == -EPERM ? EXIT_DENIED : EXIT_ERROR;
+    if (path) {
+        fd = log_file_open(s->file, path, &created);
+        if (fd < 0)
+            return -fd;
     }
 
     if (s->kernel)
@@ -483,7 +507,7 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
     }
     p.flush_timer_s = s->flush_timer_s;
     p.enable_flags = s->flags;
-    p.log_file = path;
+    p.log_file = path ? path : (char *) "";
     p.bias_minutes = bias_minutes();
     start.properties = &p;
     start.bound = s->bound;
@@ -492,15 +516,15 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
     m.body_case = ETWD__MESSAGE__BODY_START_SESSION;
     m.start_session = &start;
 
-    r = conn_call(c, &m, &fd, 1, &reply);
+    r = conn_call(c, &m, &fd, fd >= 0 ? 1 : 0, &reply);
     if (r < 0) {
         if (created)
-            unlink_made(path, fd);
+            log_file_unlink(path, fd);
         return conn_explain(c, r);
     }
     if (reply->status != ETW_ERROR_SUCCESS) {
         if (created)
-            unlink_made(path, fd);
+            log_file_unlink(path, fd);
         if (reply->status == ETW_ERROR_ALREADY_EXISTS)
             return explain_exists(c, s, reply, subject);
         return reply_explain(subject, reply);
@@ -514,7 +538,7 @@ int session_start(struct conn *c, const struct start_options *s, Etwd__Message *
         _cleanup_message_ Etwd__Message *end = NULL;
         (void) session_control(c, s->name, ETWD__CONTROL_SESSION__CODE__STOP, &end);
         if (created)
-            unlink_made(path, fd);
+            log_file_unlink(path, fd);
         return r;
     }
     *ret_reply = TAKE_PTR(reply);

@@ -115,7 +115,10 @@ ETW_API ULONG WMIAPI StartTraceW(PTRACEHANDLE TraceHandle, LPCWSTR InstanceName,
  *               SystemTraceControlGuid. For EVENT_TRACE_CONTROL_UPDATE also: EnableFlags (kernel
  *               logger; 0 turns all off), FlushTimer and MaximumBuffers (0: as it is), LogFileMode
  *               (only EVENT_TRACE_REAL_TIME_MODE counts; not set: live delivery ends), the file
- * name (offset 0: as it is; else another file). out: all members and both names. After
+ * name (offset 0: as it is; else another file). For EVENT_TRACE_CONTROL_FLUSH of a session in
+ * EVENT_TRACE_BUFFERING_MODE: the file name, where what it has in memory is written, with the
+ * caller's rights; the name stays as it is. Other sessions take none. out: all members and both
+ * names. After
  * EVENT_TRACE_CONTROL_STOP the counts are final: all buffers are in the file. ControlCode
  * EVENT_TRACE_CONTROL_QUERY, _STOP, _UPDATE, _FLUSH; _INCREMENT_FILE and _CONVERT_TO_REALTIME are
  * ERROR_NOT_SUPPORTED yet.
@@ -127,7 +130,9 @@ ETW_API ULONG WMIAPI StartTraceW(PTRACEHANDLE TraceHandle, LPCWSTR InstanceName,
  * KERNEL_LOGGER_NAME; UPDATE: LogFileMode has an invalid combination ERROR_BAD_LENGTH
  * Wnode.BufferSize does not hold the structure, or an offset is beyond it; UPDATE: the file name is
  * too long or has no end ERROR_BAD_PATHNAME, ERROR_PATH_NOT_FOUND, ERROR_ACCESS_DENIED,
- * ERROR_DISK_FULL UPDATE with a file name: as StartTrace ERROR_WMI_INSTANCE_NOT_FOUND  no such
+ * ERROR_DISK_FULL UPDATE, FLUSH with a file name: as StartTrace
+ *   ERROR_BUSY                    FLUSH: another snapshot of the session is being written
+ * ERROR_WMI_INSTANCE_NOT_FOUND  no such
  * session runs ERROR_ACTIVE_CONNECTIONS      STOP: the session is being stopped already
  *   ERROR_MORE_DATA               done (a STOP, too: the session has ended), but a name did not
  * fit: it is cut; all other members are filled */

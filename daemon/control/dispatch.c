@@ -327,6 +327,29 @@ static void on_update(struct connection *c, uint64_t id, struct session *s,
     session_properties_clear(&p);
 }
 
+static void on_flush(struct connection *c, uint64_t id, struct session *s,
+                     const Etwd__SessionProperties *m, int *fds, size_t n_fds)
+{
+    struct sessions *ss = connection_server(c)->env.sessions;
+    const struct peer *peer = connection_peer(c);
+    const char *file = m && m->log_file ? m->log_file : "";
+    const char *own = session_properties(s)->log_file;
+
+    if (*file && !session_in_memory(s) && (!own || strcmp(file, own) != 0)) {
+        reply_status(c, id, ETW_ERROR_INVALID_PARAMETER,
+                     "only a session in buffering mode can be written into a file of the caller's");
+        return;
+    }
+    struct pending *p = pending_new(c, id);
+    if (!p)
+        return;
+    if (*file && session_in_memory(s))
+        sessions_snapshot(ss, s, n_fds > 0 ? take_fd(&fds[0]) : -1, file, peer->uid,
+                          peer->privileged, pending_reply, p);
+    else
+        sessions_flush(ss, s, pending_reply, p);
+}
+
 static void on_control(struct connection *c, uint64_t id, const Etwd__ControlSession *m, int *fds,
                        size_t n_fds)
 {
@@ -351,16 +374,7 @@ static void on_control(struct connection *c, uint64_t id, const Etwd__ControlSes
         on_update(c, id, s, m->properties, fds, n_fds);
         return;
     case ETWD__CONTROL_SESSION__CODE__FLUSH:
-        if (m->properties && m->properties->log_file && *m->properties->log_file &&
-            (!session_properties(s)->log_file ||
-             strcmp(m->properties->log_file, session_properties(s)->log_file) != 0)) {
-            reply_status(c, id, ETW_ERROR_NOT_SUPPORTED,
-                         "this etwd does not have snapshots of a session into a file yet");
-            return;
-        }
-        p = pending_new(c, id);
-        if (p)
-            sessions_flush(ss, s, pending_reply, p);
+        on_flush(c, id, s, m->properties, fds, n_fds);
         return;
     case ETWD__CONTROL_SESSION__CODE__INCREMENT_FILE:
         reply_status(c, id, ETW_ERROR_NOT_SUPPORTED,

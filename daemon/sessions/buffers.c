@@ -280,6 +280,7 @@ int buffers_take(struct buffers *b, uint32_t *ret_index)
         item->flags = 0;
         item->ticket = 0;
         item->out = true;
+        item->pinned = false;
         buffers_touch(b, index);
         b->out++;
         if (b->out > b->allocated)

@@ -27,6 +27,7 @@ struct buffer {
     uint32_t range;
     uint16_t flags; /* enum etl_buffer_flags, given at closing */
     bool out;
+    bool pinned;  /* memory sink: a snapshot writes it */
     bool touched; /* since the last buffers_image_write() */
     /* File sink: where it is going, and what became of it. */
     uint64_t offset;

@@ -16,6 +16,7 @@
 #include "etl/build.h"
 
 struct file_sink;
+struct memory_sink;
 struct loop;
 struct session_keeper;
 struct state;
@@ -53,7 +54,8 @@ struct session {
 
     struct loop *loop;
     struct buffers *buffers;
-    struct file_sink *sink;
+    struct file_sink *sink;     /* NULL: it has no file */
+    struct memory_sink *memory; /* in place of it, in buffering mode */
     struct uid_worker *workers; /* of its owner */
     struct stream late[ETWD_LATE_BUFFERS];
     int64_t next_sequence;

@@ -15,6 +15,7 @@
 #include "internal.h"
 #include "io/loop.h"
 #include "io/uid_workers.h"
+#include "memory_sink.h"
 #include "names.h"
 #include "properties.h"
 #include "state/state.h"
@@ -75,6 +76,11 @@ _Static_assert(sizeof(struct etw_clock_line) == 24, "part of the format");
 _Static_assert(sizeof(struct session_counters) == 112, "part of the format");
 _Static_assert(sizeof(struct session_image) % 8 == 0, "part of the format");
 
+/* In place of the next, of a session in buffering mode. */
+struct memory_image {
+    uint64_t ticket;
+};
+
 struct sink_image {
     struct file_sink_position position;
     uint8_t header[FILE_SINK_HEADER];
@@ -131,7 +137,7 @@ static void head_make(const struct session *s, struct session_image *ret)
     ret->state = s->state;
     ret->n_streams = s->n_streams;
     ret->name_size = (uint32_t) strlen(p->name) + 1;
-    ret->log_file_size = (uint32_t) strlen(p->log_file) + 1;
+    ret->log_file_size = (uint32_t) strlen(p->log_file ? p->log_file : "") + 1;
     ret->id = s->id;
     ret->pending_flags = s->pending_flags;
     ret->single = s->single;
@@ -151,6 +157,12 @@ static inline void replace(struct state *st, void *old, const void *new, size_t 
     memcpy(old, new, size);
 }
 
+static size_t sink_image_size(const struct session_properties *p)
+{
+    return p->log_file_mode & ETL_MODE_BUFFERING ? sizeof(struct memory_image)
+                                                 : sizeof(struct sink_image);
+}
+
 static void image_write(struct session *s)
 {
     struct session_image *image = s->image, now;
@@ -163,7 +175,13 @@ static void image_write(struct session *s)
         struct stream_image st = stream_image(&s->streams[i]);
         replace(s->kept, &streams_of(image)[i], &st, sizeof(st));
     }
+    if (s->memory) {
+        struct memory_image memory = {.ticket = memory_sink_ticket(s->memory)};
+        replace(s->kept, sink, &memory, sizeof(memory));
+    }
     buffers_image_write(s->buffers, s->kept, s->buffers_image, false);
+    if (s->memory)
+        return;
     file_sink_position(s->sink, &position);
     replace(s->kept, &sink->position, &position, sizeof(position));
 }
@@ -195,9 +213,11 @@ static void before_commit(void *userdata)
     while (k->dirty) {
         struct session *s = k->dirty;
         k->dirty = s->next_dirty;
+        if (s->memory)
+            memory_sink_trim(s->memory);
         image_write(s);
         s->dirty = false;
-        if (s->released)
+        if (s->released || !s->sink)
             continue;
         s->released = true;
         s->next_released = k->released;
@@ -269,7 +289,7 @@ int keep_files(struct session_keeper *k, struct session *s)
     if (!k)
         return 0;
     r = state_fd_store(k->state, STATE_FD_BUFFERS, key_of(s), buffers_fd(s->buffers));
-    if (r < 0)
+    if (r < 0 || !s->sink)
         return r;
     r = state_fd_store(k->state, STATE_FD_LOG_FILE, key_of(s), file_sink_fd(s->sink));
     if (r < 0)
@@ -286,7 +306,8 @@ static size_t image_size(uint32_t n_streams, size_t name_size, size_t log_file_s
 static int blocks_make(struct session_keeper *k, struct session *s)
 {
     const struct session_properties *p = &s->properties;
-    size_t name_size = strlen(p->name) + 1, log_file_size = strlen(p->log_file) + 1;
+    const char *log_file = p->log_file ? p->log_file : "";
+    size_t name_size = strlen(p->name) + 1, log_file_size = strlen(log_file) + 1;
     struct state *st = k->state;
     int r;
 
@@ -294,11 +315,10 @@ static int blocks_make(struct session_keeper *k, struct session *s)
                              image_size(s->n_streams, name_size, log_file_size), &s->image)) < 0 ||
         (r = state_block_new(st, STATE_BUFFERS, key_of(s), buffers_image_size(s->buffers),
                              &s->buffers_image)) < 0 ||
-        (r = state_block_new(st, STATE_SINK, key_of(s), sizeof(struct sink_image),
-                             &s->sink_image)) < 0)
+        (r = state_block_new(st, STATE_SINK, key_of(s), sink_image_size(p), &s->sink_image)) < 0)
         return r;
-    uint64_t n_slots;
-    const uint32_t *slots = file_sink_slots(s->sink, &n_slots);
+    uint64_t n_slots = 0;
+    const uint32_t *slots = s->sink ? file_sink_slots(s->sink, &n_slots) : NULL;
     if (n_slots > 0) {
         r = state_block_new(st, STATE_SLOTS, key_of(s), n_slots * sizeof(*slots),
                             (void **) &s->slots_image);
@@ -308,9 +328,10 @@ static int blocks_make(struct session_keeper *k, struct session *s)
     }
     char *strings = (char *) (streams_of(s->image) + s->n_streams);
     memcpy(strings, p->name, name_size);
-    memcpy(strings + name_size, p->log_file, log_file_size);
-    memcpy(((struct sink_image *) s->sink_image)->header, file_sink_header(s->sink),
-           FILE_SINK_HEADER);
+    memcpy(strings + name_size, log_file, log_file_size);
+    if (s->sink)
+        memcpy(((struct sink_image *) s->sink_image)->header, file_sink_header(s->sink),
+               FILE_SINK_HEADER);
     buffers_image_write(s->buffers, st, s->buffers_image, true);
     return 0;
 }
@@ -388,7 +409,7 @@ void keep_resize(struct session *s)
         unkeep(s);
     }
     state_commit(k->state);
-    if (r < 0)
+    if (r < 0 && s->sink)
         file_sink_released(s->sink);
 }
 
@@ -445,8 +466,8 @@ static int strings_take(const struct session_image *image, size_t size, char **r
         memchr(file, '\0', image->log_file_size) != file + image->log_file_size - 1)
         return -EBADMSG;
     *ret_name = strdup(name);
-    *ret_log_file = strdup(file);
-    return *ret_name && *ret_log_file ? 0 : -ENOMEM;
+    *ret_log_file = *file ? strdup(file) : NULL;
+    return *ret_name && (*ret_log_file || !*file) ? 0 : -ENOMEM;
 }
 
 static int head_take(struct session *s, const struct session_image *i, uint64_t handle)
@@ -458,7 +479,7 @@ static int head_take(struct session *s, const struct session_image *i, uint64_t 
     s->start_filetime = i->start_filetime;
     s->file_dev = i->file_dev;
     s->file_ino = i->file_ino;
-    s->has_file = true;
+    s->has_file = !(s->properties.log_file_mode & ETL_MODE_BUFFERING);
     s->next_sequence = i->next_sequence;
     s->data_buffers_max = i->data_buffers_max;
     s->counters = i->counters;
@@ -551,6 +572,8 @@ static int session_from(struct session_keeper *k, const struct session_image *i,
          i->n_streams == 0 || i->n_streams > UINT16_MAX + 1u || (single && i->n_streams != 1)))
         r = -EBADMSG;
     /* Another number of processors than before: none loses its stream. */
+    if (r == 0 && !p.log_file != !!(p.log_file_mode & ETL_MODE_BUFFERING))
+        r = -EBADMSG;
     if (r == 0)
         r = session_new(k->loop, &p, i->n_streams > cpus ? i->n_streams : cpus, ret);
     session_properties_clear(&p);
@@ -569,12 +592,12 @@ int keep_load(struct session_keeper *k, uint64_t handle, const void *image, size
     if (size < sizeof(*i))
         return -EBADMSG;
     void *books = state_block_find(k->state, STATE_BUFFERS, handle, &buffers_size);
-    struct sink_image *sink = state_block_find(k->state, STATE_SINK, handle, &sink_size);
+    void *sink = state_block_find(k->state, STATE_SINK, handle, &sink_size);
     r = session_from(k, i, size, cpus, &s, ret_name);
     if (r < 0)
         return r;
     r = head_take(s, i, handle);
-    if (r == 0 && (!books || !sink || sink_size != sizeof(*sink)))
+    if (r == 0 && (!books || !sink || sink_size != sink_image_size(&s->properties)))
         r = -EBADMSG;
     if (r == 0) {
         s->folded_name = session_name_fold(s->properties.name);
@@ -601,10 +624,9 @@ int keep_load(struct session_keeper *k, uint64_t handle, const void *image, size
     return 0;
 }
 
-int keep_load_sink(struct session_keeper *k, struct session *s)
+static int load_file_sink(struct session_keeper *k, struct session *s)
 {
     const struct sink_image *sink = s->sink_image;
-    uint32_t n_streams = ((const struct session_image *) s->image)->n_streams;
     int r;
 
     r = state_fd_take(k->state, STATE_FD_LOG_FILE, key_of(s));
@@ -624,7 +646,25 @@ int keep_load_sink(struct session_keeper *k, struct session *s)
     s->slots_image = state_block_find(k->state, STATE_SLOTS, key_of(s), &slots_size);
     if ((s->slots_image ? slots_size : 0) != n_slots * sizeof(uint32_t))
         return -EBADMSG;
-    r = file_sink_resume(s->sink, &sink->position, s->slots_image, sink->header);
+    return file_sink_resume(s->sink, &sink->position, s->slots_image, sink->header);
+}
+
+static int load_memory_sink(struct session *s)
+{
+    const struct memory_image *image = s->sink_image;
+    int r;
+
+    r = memory_sink_new(s, &s->memory);
+    return r < 0 ? r : memory_sink_resume(s->memory, image->ticket);
+}
+
+int keep_load_sink(struct session_keeper *k, struct session *s)
+{
+    uint32_t n_streams = ((const struct session_image *) s->image)->n_streams;
+    int r;
+
+    r = s->properties.log_file_mode & ETL_MODE_BUFFERING ? load_memory_sink(s)
+                                                         : load_file_sink(k, s);
     if (r < 0)
         return r;
     if (n_streams != s->n_streams) {

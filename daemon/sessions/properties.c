@@ -63,7 +63,6 @@ static const struct {
     const char *name;
 } later_modes[] = {
     {ETL_MODE_NEWFILE, "a sequence of log files (newfile)"},
-    {ETL_MODE_BUFFERING, "buffering in memory"},
     {ETL_MODE_PRIVATE_LOGGER, "private sessions"},
     {ETL_MODE_SYSTEM_LOGGER, "system loggers besides the kernel logger"},
     {ETL_MODE_COMPRESSED, "compressed log files"},
@@ -289,6 +288,14 @@ int session_properties_adjust(struct session_properties *p, bool kernel_call, un
     if (p->maximum_buffers < p->minimum_buffers)
         p->maximum_buffers = p->minimum_buffers;
 
+    if (p->log_file_mode & ETL_MODE_BUFFERING) {
+        /* MinimumBuffers of memory, nothing else; files come with FlushTrace. */
+        p->maximum_buffers = p->minimum_buffers;
+        p->maximum_file_size = 0;
+        p->flush_timer_s = 0;
+        free(p->log_file);
+        p->log_file = NULL;
+    }
     if (p->log_file_mode & ETL_MODE_USE_MS_FLUSH_TIMER && p->flush_timer_s > 0 &&
         p->flush_timer_s < ETWD_FLUSH_MS_MIN)
         p->flush_timer_s = ETWD_FLUSH_MS_MIN;

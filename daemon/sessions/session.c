@@ -15,6 +15,7 @@
 #include "file_sink.h"
 #include "io/loop.h"
 #include "io/uid_workers.h"
+#include "memory_sink.h"
 #include "state/state.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -146,6 +147,7 @@ struct session *session_free(struct session *s)
     loop_timer_free(s->flush_timer);
     loop_timer_free(s->full_timer);
     file_sink_free(s->sink);
+    memory_sink_free(s->memory);
     uid_worker_put(s->workers);
     buffers_free(s->buffers);
     session_properties_clear(&s->properties);
@@ -182,7 +184,10 @@ static void stream_close(struct session *s, struct stream *st, uint64_t now, uin
     st->data = NULL;
     st->end = s->buffer_bytes;
     st->events = 0;
-    file_sink_put(s->sink, index);
+    if (s->memory)
+        memory_sink_put(s->memory, index);
+    else
+        file_sink_put(s->sink, index);
 }
 
 static void full_fired(void *userdata)
@@ -213,6 +218,8 @@ static int stream_open(struct session *s, struct stream *st)
     r = buffers_take(s->buffers, &index);
     if (r < 0)
         return r;
+    if (s->memory && !s->kept)
+        memory_sink_trim(s->memory);
     st->buffer = index;
     st->data = buffers_get(s->buffers, index)->data;
     st->end = ETL_BUFFER_HEADER_SIZE;

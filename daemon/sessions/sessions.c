@@ -154,6 +154,14 @@ void table_remove(struct sessions *ss, struct session *s)
     }
 }
 
+const struct session *table_file_user(const struct sessions *ss, uint64_t dev, uint64_t ino)
+{
+    for (const struct session *s = ss->first; s; s = s->next)
+        if (s->has_file && s->file_dev == dev && s->file_ino == ino)
+            return s;
+    return NULL;
+}
+
 unsigned sessions_count(const struct sessions *ss)
 {
     return ss->count;
@@ -298,8 +306,13 @@ static void flush_drained(bool complete, void *userdata)
     }
     state_begin(s->kept);
     sessions_refresh(op->sessions);
-    session_flush(s, false);
+    if (!s->memory)
+        session_flush(s, false);
     state_commit(s->kept);
+    if (s->memory) { /* only a snapshot writes */
+        flush_done(op, 0);
+        return;
+    }
     r = file_sink_sync(s->sink, flush_written, op);
     if (r < 0)
         flush_done(op, r);
@@ -398,6 +411,9 @@ static int update_check(struct sessions *ss, const struct session *s,
                         const struct session_properties *p, struct session_plan *plan,
                         struct refusal *refusal)
 {
+    if (s->memory && ((p->log_file && p->log_file[0]) || (p->log_file_mode & ETL_MODE_REAL_TIME)))
+        return refuse(refusal, ETW_ERROR_INVALID_PARAMETER,
+                      "a session in buffering mode has neither a log file nor live delivery");
     if (p->log_file && p->log_file[0]) {
         if (s->properties.log_file && strcmp(p->log_file, s->properties.log_file) == 0)
             return refuse(refusal, ETW_ERROR_BAD_PATHNAME,
@@ -415,7 +431,7 @@ static int update_check(struct sessions *ss, const struct session *s,
         !(s->properties.log_file_mode & ETL_MODE_REAL_TIME))
         return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
                       "this etwd does not have real-time delivery yet");
-    if (p->maximum_buffers > s->properties.maximum_buffers) {
+    if (!s->memory && p->maximum_buffers > s->properties.maximum_buffers) {
         uint64_t limit = (uint64_t) ss->env.conf->max_buffer_memory_mb << 20, used = 0;
         for (const struct session *o = ss->first; o; o = o->next)
             if (o->owner_uid == s->owner_uid)
@@ -458,10 +474,12 @@ static void update_apply(struct session *s, const struct session_properties *p)
 
     state_begin(st);
     session_touch(s);
-    if (buffers_maximum(s->buffers) > s->properties.maximum_buffers)
-        keep_resize(s);
-    s->properties.maximum_buffers = buffers_maximum(s->buffers);
-    if (p->flush_timer_s != 0) {
+    if (!s->memory) {
+        if (buffers_maximum(s->buffers) > s->properties.maximum_buffers)
+            keep_resize(s);
+        s->properties.maximum_buffers = buffers_maximum(s->buffers);
+    }
+    if (p->flush_timer_s != 0 && !s->memory) {
         bool ms = s->properties.log_file_mode & ETL_MODE_USE_MS_FLUSH_TIMER;
         s->properties.flush_timer_s =
             ms && p->flush_timer_s < ETWD_FLUSH_MS_MIN ? ETWD_FLUSH_MS_MIN : p->flush_timer_s;
@@ -523,7 +541,7 @@ static void update_rest(struct sessions *ss, struct session *s, const struct ses
     }
     struct update_op *op = malloc(sizeof(*op));
     r = op ? 0 : -ENOMEM;
-    if (r == 0 && p->maximum_buffers > s->properties.maximum_buffers)
+    if (r == 0 && !s->memory && p->maximum_buffers > s->properties.maximum_buffers)
         r = buffers_set_maximum(s->buffers, p->maximum_buffers);
     if (r < 0) {
         free(op);
@@ -658,5 +676,6 @@ void sessions_tell_left(const struct sessions *ss)
     for (const struct session *s = ss->first; s; s = s->next)
         log_error("session '%s': file '%s' could not be finished within %lu s (ShutdownTimeout): "
                   "somebody holds it, and it is left as it is",
-                  s->properties.name, s->properties.log_file, ss->env.conf->shutdown_timeout);
+                  s->properties.name, s->properties.log_file ? s->properties.log_file : "snapshot",
+                  ss->env.conf->shutdown_timeout);
 }

@@ -77,6 +77,11 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
 void sessions_stop(struct sessions *ss, struct session *s, sessions_fn fn, void *userdata);
 /* Puts what happened until now into the file. */
 void sessions_flush(struct sessions *ss, struct session *s, sessions_fn fn, void *userdata);
+/* Writes a session in buffering mode, as it is now, into a file. fd: the file, or -1: taken over;
+ * path: as the caller names it. uid, trusted: the caller's, who may wait for its disk. */
+bool session_in_memory(const struct session *s);
+void sessions_snapshot(struct sessions *ss, struct session *s, int fd, const char *path,
+                       uint32_t uid, bool trusted, sessions_fn fn, void *userdata);
 /* What ControlTrace UPDATE may change; p is only read. fd: the log file that p names, or -1: taken
  * over. */
 void sessions_update(struct sessions *ss, struct session *s, const struct session_properties *p,

@@ -24,6 +24,7 @@
 #include "io/uid_workers.h"
 #include "keep.h"
 #include "kernel/logger.h"
+#include "memory_sink.h"
 #include "names.h"
 #include "router/router.h"
 #include "state/state.h"
@@ -260,6 +261,10 @@ static void start_attached(int result, void *userdata)
         start_fail_errno(op, result, "the kernel's probes could not be attached");
         return;
     }
+    if (s->memory) {
+        start_opened(0, op);
+        return;
+    }
     struct etl_logfile_params lf;
     session_logfile(s, s->line.start_boottime, op->name16, op->file16, &lf);
     if (op->append)
@@ -276,11 +281,11 @@ static int file_facts_check(struct start_op *op)
     if (op->check_result < 0)
         return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME, "log file '%.200s': %s",
                       s->properties.log_file, op->check_why);
-    for (const struct session *o = op->sessions->first; o; o = o->next)
-        if (o->has_file && o->file_dev == op->facts.dev && o->file_ino == op->facts.ino)
-            return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME,
-                          "log file '%.200s' is in use by session '%.200s'", s->properties.log_file,
-                          o->properties.name);
+    const struct session *o = table_file_user(op->sessions, op->facts.dev, op->facts.ino);
+    if (o)
+        return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME,
+                      "log file '%.200s' is in use by session '%.200s'", s->properties.log_file,
+                      o->properties.name);
     /* What is in the file now is about to be free. */
     uint64_t room;
     if (__builtin_add_overflow(op->facts.free_bytes, op->facts.size, &room))
@@ -292,6 +297,8 @@ static int file_facts_check(struct start_op *op)
                       (unsigned long long) room);
     return 0;
 }
+
+static void start_begin(struct start_op *op);
 
 static void check_run(void *userdata)
 {
@@ -400,6 +407,36 @@ static void check_done(void *userdata)
     }
     if (!op->trusted)
         file_sink_write_by(s->sink, s->workers->files);
+    start_begin(op);
+}
+
+/* A session without a file: what it has stays in memory. */
+static void start_in_memory(struct start_op *op)
+{
+    struct session *s = op->session;
+    int r;
+
+    r = buffers_new(op->sessions->env.loop, s->buffer_bytes, s->properties.minimum_buffers,
+                    memory_sink_buffers(s->properties.minimum_buffers, s->buffer_bytes),
+                    &s->buffers);
+    if (r == 0)
+        r = memory_sink_new(s, &s->memory);
+    if (r < 0) {
+        start_fail_errno(op, r, "no memory for the session's buffers");
+        return;
+    }
+    s->workers = op->workers;
+    op->workers = NULL;
+    start_begin(op);
+}
+
+/* It has buffers and a sink. */
+static void start_begin(struct start_op *op)
+{
+    struct session *s = op->session;
+    struct sessions *ss = op->sessions;
+    int r;
+
     r = keep_files(ss->keeper, s);
     if (r == -EDQUOT) {
         store_full(op);
@@ -457,7 +494,8 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
         for (size_t i = 0; i < req->n_stacks && r == 0; i++)
             r = session_stack_check(&req->stacks[i].guid, req->stacks[i].type, op->plan.masks,
                                     &op->refusal);
-    if (r == 0 && op->fd < 0)
+    bool in_memory = (req->properties.log_file_mode & ETL_MODE_BUFFERING) != 0;
+    if (r == 0 && op->fd < 0 && !in_memory)
         r = refuse(&op->refusal, ETW_ERROR_INVALID_PARAMETER,
                    "the request names a log file, but brings no descriptor of it");
     if (r == 0 && op->plan.kernel && !req->may_kernel)
@@ -479,7 +517,8 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
     if (append)
         op->append = calloc(1, sizeof(*op->append));
     op->name16 = etw_utf8_dup_utf16(req->properties.name, SIZE_MAX);
-    op->file16 = etw_utf8_dup_utf16(req->properties.log_file, SIZE_MAX);
+    op->file16 =
+        etw_utf8_dup_utf16(req->properties.log_file ? req->properties.log_file : "", SIZE_MAX);
     r = op->name16 && op->file16 && (!append || op->append)
             ? session_new(ss->env.loop, &req->properties, ss->env.cpus, &op->session)
             : -ENOMEM;
@@ -508,6 +547,10 @@ void sessions_start(struct sessions *ss, struct session_request *req, sessions_f
     }
     memcpy(op->extra, ss->env.conf->extra_file_systems, sizeof(op->extra));
     op->patient = !op->trusted;
+    if (in_memory) {
+        start_in_memory(op);
+        return;
+    }
     r = worker_submit(op->workers->files, check_run, check_done, op);
     if (r < 0)
         start_fail_errno(op, r, "the session could not be started");

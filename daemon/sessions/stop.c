@@ -15,6 +15,7 @@
 #include "file_sink.h"
 #include "keep.h"
 #include "kernel/logger.h"
+#include "memory_sink.h"
 #include "router/router.h"
 #include "state/state.h"
 #include "table.h"
@@ -54,6 +55,10 @@ static void stop_detached(int result, void *userdata)
         s->refresh(s);
     session_flush(s, true);
     state_commit(s->kept);
+    if (s->memory) {
+        memory_sink_idle(s->memory, stop_closed, op);
+        return;
+    }
     r = file_sink_close(s->sink, stop_closed, op);
     if (r < 0)
         stop_closed(r, op);

@@ -46,6 +46,8 @@ void session_turn(struct session *s, int fd, const char *log_file,
                   void (*fn)(const struct refusal *refusal, void *userdata), void *userdata);
 /* Out of it and freed; ends a shutdown when it was the last. */
 void table_remove(struct sessions *ss, struct session *s);
+/* The session that writes to this file; NULL: none. */
+const struct session *table_file_user(const struct sessions *ss, uint64_t dev, uint64_t ino);
 /* Begins the end of a session that runs and is not being changed. */
 void stop_begin(struct sessions *ss, struct session *s, struct stop_op *op);
 /* What the start of a session does when it runs: a stop that was wanted meanwhile. */

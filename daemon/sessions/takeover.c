@@ -37,7 +37,7 @@ static int take_over(struct sessions *ss, uint64_t handle, const void *image, si
         return r;
     }
     r = keep_load_sink(ss->keeper, s);
-    if (r == 0)
+    if (r == 0 && s->sink)
         r = file_sink_write_behind(s->sink, ss->env.conf);
     if (r < 0) {
         table_remove(ss, s);

@@ -43,18 +43,24 @@ void etl_buffer_begin(void *buf, uint32_t size, uint16_t cpu, uint16_t logger_id
     memcpy(buf, &h, sizeof(h));
 }
 
+void etl_buffer_close_header(struct etl_buffer_header *h, uint32_t end, uint64_t stamp,
+                             uint16_t flags)
+{
+    h->saved_offset = end;
+    h->offset = end;
+    /* Windows leaves the cursor past the end in data buffers; readers ignore it. */
+    h->current_offset = h->type == ETL_BUFFER_HEADER ? end : end + h->buffer_size;
+    h->time_stamp = stamp;
+    h->state = ETL_BUFFER_STATE_FLUSH;
+    h->flags |= flags;
+}
+
 void etl_buffer_close(void *buf, uint32_t end, uint64_t stamp, uint16_t flags)
 {
     struct etl_buffer_header h;
 
     memcpy(&h, buf, sizeof(h));
-    h.saved_offset = end;
-    h.offset = end;
-    /* Windows leaves the cursor past the end in data buffers; readers ignore it. */
-    h.current_offset = h.type == ETL_BUFFER_HEADER ? end : end + h.buffer_size;
-    h.time_stamp = stamp;
-    h.state = ETL_BUFFER_STATE_FLUSH;
-    h.flags |= flags;
+    etl_buffer_close_header(&h, end, stamp, flags);
     memcpy(buf, &h, sizeof(h));
     memset((uint8_t *) buf + end, 0xFF, h.buffer_size - end);
 }

@@ -27,6 +27,10 @@ void etl_buffer_begin(void *buf, uint32_t size, uint16_t cpu, uint16_t logger_id
  * `flags` are added to PROC_INDEX, which every buffer of ours has. */
 void etl_buffer_close(void *buf, uint32_t end, uint64_t stamp, uint16_t flags);
 
+/* What the above makes of the header. */
+void etl_buffer_close_header(struct etl_buffer_header *h, uint32_t end, uint64_t stamp,
+                             uint16_t flags);
+
 /* Group masks and row <-> header: fills the header of a row's event (SYSTEM64, PERFINFO64, FULL64)
  * for `data_size` bytes of user data (TraceLogging: and items); returns the header's size, 0 when
  * the event would exceed ETW_EVENT_MAX. Stamp 0 is allowed (patched later by

@@ -146,7 +146,7 @@ START_TEST(each_clock)
         fprintf(stderr, "# the kernel does not trust the cycle counter here\n");
     write_events(EVENTS);
     struct session_counts c = session_stop("Clock");
-    ck_assert_uint_eq(c.lost, 0);
+    ck_assert_uint_eq(c.lost, c.ring_full); /* each of these was written once more */
     check_events(file);
     check_header(file, clock, before, after);
     ck_assert_uint_eq(EventUnregister(provider), ERROR_SUCCESS);
@@ -177,7 +177,7 @@ START_TEST(over_a_death)
     for (int i = 0; i < TEST_HANG_LIMIT_S * 10 && session_show("Clock").recorded < EVENTS + 2; i++)
         usleep(100000);
     struct session_counts c = session_stop("Clock");
-    ck_assert_uint_eq(c.lost, 0);
+    ck_assert_uint_eq(c.lost, c.ring_full); /* each of these was written once more */
     check_events(file);
     check_header(file, clock, before, after);
     ck_assert_uint_eq(EventUnregister(provider), ERROR_SUCCESS);
@@ -244,7 +244,8 @@ START_TEST(kernel_events)
         if (strcmp(test_json_str(e, "provider.name"), "Process") != 0 ||
             strcmp(test_json_str(e, "event"), "Start") != 0 ||
             !json_object_object_get_ex(test_json_get(e, "payload"), "ImageFileName", &name) ||
-            strcmp(json_object_get_string(name), "true") != 0)
+            strcmp(json_object_get_string(name), "true") != 0 ||
+            test_json_u64(test_json_get(e, "payload"), "ParentId") != (uint64_t) getpid())
             continue;
         uint64_t at = test_json_u64(e, "filetime");
         ck_assert_uint_ge(at, before);

@@ -121,7 +121,7 @@ START_TEST(what_is_not_there_yet)
 {
     static const struct call calls[] = {
         {1, "'watch': not there yet", {"watch", "x"}},
-        {1, "'snapshot': not there yet", {"snapshot", "x", "-o", "b"}},
+        {2, "-o FILE is wanted", {"snapshot", "x"}},
         {1, "'merge': not there yet", {"merge", "a", "-o", "b"}},
         {1, "--stacks", {"start", "--kernel", "--stacks", "cswitch", "-o", "x.etl"}},
         {1,

@@ -548,7 +548,6 @@ START_TEST(file_untouched)
         {0x20, 0, UINT32_MAX, ETW_ERROR_DISK_FULL},        /* preallocated */
         {0x4, 0, 0, ETW_ERROR_INVALID_PARAMETER},          /* append without clock 2 */
         {0x3, 0, 1, ETW_ERROR_INVALID_PARAMETER},          /* sequential and circular */
-        {0x400, 0, 0, ETW_ERROR_NOT_SUPPORTED},            /* buffering */
         {0, UINT32_MAX, 0, ETW_ERROR_NO_SYSTEM_RESOURCES}, /* quota of memory */
         {0, 0, UINT32_MAX, ETW_ERROR_DISK_FULL},           /* 4 PiB */
     };

@@ -155,11 +155,8 @@ START_TEST(later)
         uint32_t mode;
         const char *word;
     } modes[] = {
-        {ETL_MODE_NEWFILE, "newfile"},
-        {ETL_MODE_BUFFERING, "buffering"},
-        {ETL_MODE_PRIVATE_LOGGER, "private"},
-        {ETL_MODE_COMPRESSED, "compressed"},
-        {ETL_MODE_SYSTEM_LOGGER, "system logger"},
+        {ETL_MODE_NEWFILE, "newfile"},       {ETL_MODE_PRIVATE_LOGGER, "private"},
+        {ETL_MODE_COMPRESSED, "compressed"}, {ETL_MODE_SYSTEM_LOGGER, "system logger"},
         {ETL_MODE_SECURE, "secure"},
     };
     p.maximum_file_size = 100;

@@ -47,17 +47,73 @@ static uint32_t fill_update(const struct properties *v, const char *file,
     return ERROR_SUCCESS;
 }
 
+/* One request and its session. log_file: goes along, and is kept when etwd took it. */
+static uint32_t control_call(int fd, Etwd__ControlSession *body, struct log_file *log_file,
+                             Etwd__Message **ret_reply)
+{
+    _cleanup_message_ Etwd__Message *reply = NULL;
+    Etwd__Message request = ETWD__MESSAGE__INIT;
+    bool sent = false;
+    uint32_t code;
+    int r;
+
+    request.body_case = ETWD__MESSAGE__BODY_CONTROL_SESSION;
+    request.control_session = body;
+    r = connection_call(fd, &request, &log_file->fd, log_file->fd >= 0 ? 1 : 0, &reply, &sent,
+                        &code);
+    if (r < 0) {
+        struct stat st;
+        /* A daemon that died after it had the request may have begun the file: what is in it is
+         * kept. */
+        if (sent && log_file->fd >= 0 && fstat(log_file->fd, &st) == 0 && st.st_size > 0)
+            log_file_done(log_file, true);
+        return code;
+    }
+    if (reply->status != ERROR_SUCCESS)
+        return reply->status;
+    log_file_done(log_file, true);
+    if (reply->body_case != ETWD__MESSAGE__BODY_SESSION_REPLY || !reply->session_reply->session)
+        return ERROR_GEN_FAILURE;
+    *ret_reply = TAKE_PTR(reply);
+    return ERROR_SUCCESS;
+}
+
+/* A session in buffering mode, as it is now, into the caller's file, which keeps its place in the
+ * structure. */
+static uint32_t snapshot(int fd, Etwd__ControlSession *body, const struct properties *v,
+                         const char *file)
+{
+    Etwd__SessionProperties properties = ETWD__SESSION_PROPERTIES__INIT;
+    _cleanup_log_file_ struct log_file log_file = LOG_FILE_NONE;
+    _cleanup_message_ Etwd__Message *reply = NULL;
+    uint32_t code;
+    int r;
+
+    r = log_file_open(file, &log_file);
+    if (r < 0)
+        return log_file_code(r);
+    properties.log_file = log_file.path;
+    body->properties = &properties;
+    code = control_call(fd, body, &log_file, &reply);
+    if (code != ERROR_SUCCESS)
+        return code;
+    struct properties names = *v;
+    names.file_offset = 0;
+    properties_write(v, reply->session_reply->session);
+    return properties_write_names(&names, reply->session_reply->session->properties)
+               ? ERROR_SUCCESS
+               : ERROR_MORE_DATA;
+}
+
 static uint32_t control_session(const struct properties *v, const char *name, TRACEHANDLE handle,
                                 const char *file, ULONG control)
 {
     Etwd__SessionProperties properties = ETWD__SESSION_PROPERTIES__INIT;
     Etwd__ControlSession body = ETWD__CONTROL_SESSION__INIT;
-    Etwd__Message request = ETWD__MESSAGE__INIT;
     _cleanup_log_file_ struct log_file log_file = LOG_FILE_NONE;
     _cleanup_message_ Etwd__Message *reply = NULL;
     _cleanup_close_ int fd = -1;
     const Etwd__Session *session;
-    bool sent = false;
     uint32_t code;
     int r;
 
@@ -75,24 +131,14 @@ static uint32_t control_session(const struct properties *v, const char *name, TR
             return code;
         body.properties = &properties;
     }
-    request.body_case = ETWD__MESSAGE__BODY_CONTROL_SESSION;
-    request.control_session = &body;
-    r = connection_call(fd, &request, &log_file.fd, log_file.fd >= 0 ? 1 : 0, &reply, &sent, &code);
-    if (r < 0) {
-        struct stat st;
-        /* A daemon that died after it had the request may have begun the file: what is in it is
-         * kept. */
-        if (sent && log_file.fd >= 0 && fstat(log_file.fd, &st) == 0 && st.st_size > 0)
-            log_file_done(&log_file, true);
+    code = control_call(fd, &body, &log_file, &reply);
+    if (code != ERROR_SUCCESS)
         return code;
-    }
-    if (reply->status != ERROR_SUCCESS)
-        return reply->status;
-    log_file_done(&log_file, true);
-    if (reply->body_case != ETWD__MESSAGE__BODY_SESSION_REPLY || !reply->session_reply->session)
-        return ERROR_GEN_FAILURE;
-
     session = reply->session_reply->session;
+    /* Only now it is known that the session takes a file here: no other call makes one. */
+    if (control == EVENT_TRACE_CONTROL_FLUSH && file && session->properties &&
+        session->properties->log_file_mode & EVENT_TRACE_BUFFERING_MODE)
+        return snapshot(fd, &body, v, file);
     properties_write(v, session);
     return properties_write_names(v, session->properties) ? ERROR_SUCCESS : ERROR_MORE_DATA;
 }
@@ -118,10 +164,14 @@ static uint32_t control_checked(TRACEHANDLE handle, const void *caller_name,
     code = properties_view(p, wide, 0, &v);
     if (code != ERROR_SUCCESS)
         return code;
-    if (control == EVENT_TRACE_CONTROL_UPDATE) {
+    if (control == EVENT_TRACE_CONTROL_UPDATE || control == EVENT_TRACE_CONTROL_FLUSH) {
         code = properties_file_name(&v, &file);
-        if (code != ERROR_SUCCESS)
+        if (code != ERROR_SUCCESS && control == EVENT_TRACE_CONTROL_UPDATE)
             return code;
+        if (code != ERROR_SUCCESS) /* room for the answer only: it need not hold a name */
+            file = NULL;
+    }
+    if (control == EVENT_TRACE_CONTROL_UPDATE) {
         code = mode_check(p->LogFileMode, false);
         if (code != ERROR_SUCCESS)
             return code;
