@@ -174,8 +174,13 @@ START_TEST(over_a_death)
         if (i < 3)
             test_manager_kill(m);
     }
-    for (int i = 0; i < TEST_HANG_LIMIT_S * 10 && session_show("Clock").recorded < EVENTS + 2; i++)
-        usleep(100000);
+    /* A stop waits for half a second only; and rings that are not full wait for a flush. */
+    for (int i = 0; i < TEST_HANG_LIMIT_S * 10 && session_show("Clock").recorded < EVENTS + 2;
+         i++) {
+        struct test_output o;
+        test_etwctl_ok(&o, "flush", "Clock");
+        test_output_done(&o);
+    }
     struct session_counts c = session_stop("Clock");
     ck_assert_uint_eq(c.lost, c.ring_full); /* each of these was written once more */
     check_events(file);
