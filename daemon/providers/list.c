@@ -65,7 +65,7 @@ static size_t enabled_by(const struct provider *pr, struct provider_process *pp,
     return n;
 }
 
-/* Those of `pid` alone unless 0, and of pids above after_pid. */
+/* Those of `pid` alone unless 0, and of pids above after_pid unless 0. */
 static void visit_instances(const struct provider *pr, pid_t pid, pid_t after_pid,
                             const struct provider_visit *v, void *userdata)
 {
@@ -78,7 +78,8 @@ static void visit_instances(const struct provider *pr, pid_t pid, pid_t after_pi
         return;
     n = 0;
     for (const struct line *l = pr->lines; l; l = l->next_of_provider)
-        if ((pid == 0 || l->process->image->pid == pid) && l->process->image->pid > after_pid)
+        if ((pid == 0 || l->process->image->pid == pid) &&
+            (after_pid == 0 || l->process->image->pid > after_pid))
             list[n++] = l->process;
     qsort(list, n, sizeof(*list), by_process);
     for (size_t i = 0, k; i < n; i = k) {
