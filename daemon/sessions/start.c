@@ -425,6 +425,8 @@ static void start_in_memory(struct start_op *op)
         start_fail_errno(op, r, "no memory for the session's buffers");
         return;
     }
+    /* It needs no descriptor; who sends one all the same must not keep it here. */
+    uid_worker_close(op->workers, take_fd(&op->fd));
     s->workers = op->workers;
     op->workers = NULL;
     start_begin(op);
