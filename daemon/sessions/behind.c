@@ -135,8 +135,10 @@ static void pump(struct behind *b)
     b->sync_wanted = false;
     b->busy = true;
     /* Without memory for a job: the pages stay, the kernel writes them when it likes. */
-    if (worker_submit(b->syncer, run, done, b) < 0)
+    if (worker_submit(b->syncer, run, done, b) < 0) {
         b->busy = false;
+        b->sync_wanted = b->sync; /* with the next write */
+    }
 }
 
 void behind_wrote(struct behind *b, uint64_t offset, uint64_t size)

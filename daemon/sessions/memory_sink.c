@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fileio.h"
 #include "base/limits.h"
 #include "clock.h"
 #include "internal.h"
@@ -144,31 +146,16 @@ void memory_sink_idle(struct memory_sink *m, void (*fn)(int result, void *userda
 
 /* ---- snapshots ---- */
 
-static int write_at(int fd, const void *data, size_t len, off_t offset)
-{
-    const uint8_t *p = data;
-    while (len > 0) {
-        ssize_t n = pwrite(fd, p, len, offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        p += n;
-        len -= (size_t) n;
-        offset += n;
-    }
-    return 0;
-}
-
-static int write_piece(struct snapshot *o, const struct piece *p, off_t offset, const void *filler)
+static int write_piece(struct snapshot *o, const struct piece *p, uint64_t offset,
+                       const void *filler)
 {
     int r;
 
-    r = write_at(o->fd, p->header, sizeof(p->header), offset);
+    r = etw_pwrite(o->fd, p->header, sizeof(p->header), offset);
     if (r == 0)
-        r = write_at(o->fd, p->data + sizeof(p->header), p->end - sizeof(p->header),
-                     offset + (off_t) sizeof(p->header));
-    return r < 0 ? r : write_at(o->fd, filler, o->buffer_bytes - p->end, offset + p->end);
+        r = etw_pwrite(o->fd, p->data + sizeof(p->header), p->end - sizeof(p->header),
+                       offset + sizeof(p->header));
+    return r < 0 ? r : etw_pwrite(o->fd, filler, o->buffer_bytes - p->end, offset + p->end);
 }
 
 /* Worker thread. */
@@ -182,10 +169,10 @@ static void snapshot_run(void *userdata)
         r = -errno;
     if (r == 0) {
         memset(filler, 0xFF, o->buffer_bytes);
-        r = write_at(o->fd, o->first, o->buffer_bytes, 0);
+        r = etw_pwrite(o->fd, o->first, o->buffer_bytes, 0);
     }
     for (size_t i = 0; i < o->n_pieces && r == 0; i++)
-        r = write_piece(o, &o->pieces[i], (off_t) (i + 1) * o->buffer_bytes, filler);
+        r = write_piece(o, &o->pieces[i], (uint64_t) (i + 1) * o->buffer_bytes, filler);
     if (r == 0 && fsync(o->fd) < 0)
         r = -errno;
     if (r < 0)

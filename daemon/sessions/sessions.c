@@ -18,10 +18,12 @@
 #include "base/winerror.h"
 #include "etwd_events.h"
 #include "file_sink.h"
+#include "io/files.h"
 #include "io/loop.h"
 #include "io/uid_workers.h"
 #include "keep.h"
 #include "kernel/logger.h"
+#include "memory_sink.h"
 #include "names.h"
 #include "state/state.h"
 #include "table.h"
@@ -154,12 +156,54 @@ void table_remove(struct sessions *ss, struct session *s)
     }
 }
 
-const struct session *table_file_user(const struct sessions *ss, uint64_t dev, uint64_t ino)
+int table_file_check(const struct sessions *ss, int check_result, const char *check_why,
+                     const struct file_facts *facts, const char *what, const char *path,
+                     uint64_t bytes, struct refusal *refusal)
 {
+    uint64_t room;
+
+    if (check_result < 0)
+        return refuse(refusal, ETW_ERROR_BAD_PATHNAME, "%s '%.200s': %s", what, path, check_why);
     for (const struct session *s = ss->first; s; s = s->next)
-        if (s->has_file && s->file_dev == dev && s->file_ino == ino)
-            return s;
-    return NULL;
+        if (s->has_file && s->file_dev == facts->dev && s->file_ino == facts->ino)
+            return refuse(refusal, ETW_ERROR_BAD_PATHNAME,
+                          "%s '%.200s' is in use by session '%.200s'", what, path,
+                          s->properties.name);
+    /* What is in the file now is about to be free. */
+    if (__builtin_add_overflow(facts->free_bytes, facts->size, &room))
+        room = UINT64_MAX;
+    if (bytes > room)
+        return refuse(refusal, ETW_ERROR_DISK_FULL,
+                      "%s '%.200s': MaximumFileSize is %llu bytes, and %llu are free", what, path,
+                      (unsigned long long) bytes, (unsigned long long) room);
+    return 0;
+}
+
+/* Bytes that its buffers may come to. */
+static uint64_t memory_of(const struct session_properties *p, uint32_t buffer_bytes)
+{
+    uint32_t n = p->log_file_mode & ETL_MODE_BUFFERING
+                     ? memory_sink_buffers(p->minimum_buffers, buffer_bytes)
+                     : p->maximum_buffers;
+    return (uint64_t) n * buffer_bytes;
+}
+
+int table_memory_check(const struct sessions *ss, uint32_t uid, const struct session *except,
+                       const struct session_properties *p, uint32_t buffer_bytes,
+                       struct refusal *refusal)
+{
+    const struct etw_conf *conf = ss->env.conf;
+    uint64_t sum = memory_of(p, buffer_bytes);
+
+    for (const struct session *s = ss->first; s; s = s->next)
+        if (s != except && s->owner_uid == uid &&
+            __builtin_add_overflow(sum, memory_of(&s->properties, s->buffer_bytes), &sum))
+            sum = UINT64_MAX;
+    if (sum <= (uint64_t) conf->max_buffer_memory_mb << 20)
+        return 0;
+    return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
+                  "%u buffers of %u KiB: quota of buffer memory of uid %u (MaxBufferMemoryMB=%lu)",
+                  p->maximum_buffers, buffer_bytes / 1024, uid, conf->max_buffer_memory_mb);
 }
 
 unsigned sessions_count(const struct sessions *ss)
@@ -432,15 +476,11 @@ static int update_check(struct sessions *ss, const struct session *s,
         return refuse(refusal, ETW_ERROR_NOT_SUPPORTED,
                       "this etwd does not have real-time delivery yet");
     if (!s->memory && p->maximum_buffers > s->properties.maximum_buffers) {
-        uint64_t limit = (uint64_t) ss->env.conf->max_buffer_memory_mb << 20, used = 0;
-        for (const struct session *o = ss->first; o; o = o->next)
-            if (o->owner_uid == s->owner_uid)
-                used += (uint64_t) o->buffer_bytes *
-                        (o == s ? p->maximum_buffers : o->properties.maximum_buffers);
-        if (used > limit)
-            return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
-                          "%u buffers: quota of buffer memory of uid %u (MaxBufferMemoryMB=%lu)",
-                          p->maximum_buffers, s->owner_uid, ss->env.conf->max_buffer_memory_mb);
+        struct session_properties wanted = s->properties;
+        wanted.maximum_buffers = p->maximum_buffers;
+        int r = table_memory_check(ss, s->owner_uid, s, &wanted, s->buffer_bytes, refusal);
+        if (r < 0)
+            return r;
     }
     return s->kernel ? session_flags_check(p->enable_flags, true, plan, refusal) : 0;
 }

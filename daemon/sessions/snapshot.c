@@ -123,11 +123,8 @@ static void drained(bool complete, void *userdata)
         end(op, true);
         return;
     }
-    const struct session *other = table_file_user(op->sessions, op->facts.dev, op->facts.ino);
-    if (other) {
-        (void) refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME,
-                      "file '%.200s' is in use by session '%.200s'", op->path,
-                      other->properties.name);
+    if (table_file_check(op->sessions, op->check_result, op->check_why, &op->facts, "file",
+                         op->path, 0, &op->refusal) < 0) {
         end(op, true);
         return;
     }
@@ -156,9 +153,9 @@ static void check_done(void *userdata)
 {
     struct snapshot_op *op = userdata;
 
-    if (op->check_result < 0) {
-        (void) refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME, "file '%.200s': %s", op->path,
-                      op->check_why);
+    /* Again when it is written: another session may take the file meanwhile. */
+    if (table_file_check(op->sessions, op->check_result, op->check_why, &op->facts, "file",
+                         op->path, 0, &op->refusal) < 0) {
         end(op, true);
         return;
     }

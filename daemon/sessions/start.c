@@ -129,7 +129,6 @@ static int room_check(struct sessions *ss, const struct session_request *req,
 {
     const struct etw_conf *conf = ss->env.conf;
     const struct session_properties *p = &req->properties;
-    uint64_t memory = (uint64_t) p->maximum_buffers * p->buffer_size_kb * 1024;
     unsigned own = 0;
     char held[256] = "";
 
@@ -140,12 +139,7 @@ static int room_check(struct sessions *ss, const struct session_request *req,
             return refuse(refusal, ETW_ERROR_ALREADY_EXISTS,
                           "session '%.200s' exists already, started by uid %u, pid %u",
                           s->properties.name, s->owner_uid, s->owner_pid);
-        if (s->owner_uid != req->uid)
-            continue;
-        own++;
-        if (__builtin_add_overflow(
-                memory, (uint64_t) s->buffer_bytes * s->properties.maximum_buffers, &memory))
-            memory = UINT64_MAX;
+        own += s->owner_uid == req->uid;
     }
     if (ss->count >= conf->max_sessions)
         return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
@@ -155,11 +149,9 @@ static int room_check(struct sessions *ss, const struct session_request *req,
         return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
                       "quota of sessions of uid %u (MaxSessionsPerUser=%lu)", req->uid,
                       conf->max_sessions_per_user);
-    if (memory > (uint64_t) conf->max_buffer_memory_mb << 20)
-        return refuse(refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
-                      "%u buffers of %u KiB: quota of buffer memory of uid %u "
-                      "(MaxBufferMemoryMB=%lu)",
-                      p->maximum_buffers, p->buffer_size_kb, req->uid, conf->max_buffer_memory_mb);
+    int r = table_memory_check(ss, req->uid, NULL, p, p->buffer_size_kb * 1024, refusal);
+    if (r < 0)
+        return r;
     if (plan->kernel) {
         const char *why;
         if (!ss->env.kernel || !kernel_logger_available(ss->env.kernel, &why))
@@ -275,29 +267,6 @@ static void start_attached(int result, void *userdata)
         start_unwind(op, r, "the log file could not be begun");
 }
 
-static int file_facts_check(struct start_op *op)
-{
-    struct session *s = op->session;
-    if (op->check_result < 0)
-        return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME, "log file '%.200s': %s",
-                      s->properties.log_file, op->check_why);
-    const struct session *o = table_file_user(op->sessions, op->facts.dev, op->facts.ino);
-    if (o)
-        return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME,
-                      "log file '%.200s' is in use by session '%.200s'", s->properties.log_file,
-                      o->properties.name);
-    /* What is in the file now is about to be free. */
-    uint64_t room;
-    if (__builtin_add_overflow(op->facts.free_bytes, op->facts.size, &room))
-        room = UINT64_MAX;
-    if (op->plan.file_bytes_max > room)
-        return refuse(&op->refusal, ETW_ERROR_DISK_FULL,
-                      "log file '%.200s': MaximumFileSize is %llu bytes, and %llu are free",
-                      s->properties.log_file, (unsigned long long) op->plan.file_bytes_max,
-                      (unsigned long long) room);
-    return 0;
-}
-
 static void start_begin(struct start_op *op);
 
 static void check_run(void *userdata)
@@ -314,8 +283,6 @@ static int append_apply(struct start_op *op)
 {
     struct session *s = op->session;
     const struct etl_append *a = op->append;
-    const struct etw_conf *conf = op->sessions->env.conf;
-    uint64_t used = (uint64_t) a->buffer_size * s->properties.maximum_buffers;
 
     if (op->append_fault != ETL_APPEND_OK)
         return refuse(&op->refusal,
@@ -324,17 +291,10 @@ static int append_apply(struct start_op *op)
                                                                : ETW_ERROR_BAD_PATHNAME,
                       "log file '%.200s' cannot be appended to: %s", s->properties.log_file,
                       op->append_why);
-    for (const struct session *o = op->sessions->first; o; o = o->next)
-        if (o != s && o->owner_uid == s->owner_uid &&
-            __builtin_add_overflow(used, (uint64_t) o->buffer_bytes * o->properties.maximum_buffers,
-                                   &used))
-            used = UINT64_MAX;
-    if (used > (uint64_t) conf->max_buffer_memory_mb << 20)
-        return refuse(&op->refusal, ETW_ERROR_NO_SYSTEM_RESOURCES,
-                      "%u buffers of %u KiB, as log file '%.200s' has them: quota of buffer memory "
-                      "of uid %u (MaxBufferMemoryMB=%lu)",
-                      s->properties.maximum_buffers, a->buffer_size / 1024, s->properties.log_file,
-                      s->owner_uid, conf->max_buffer_memory_mb);
+    int r = table_memory_check(op->sessions, s->owner_uid, s, &s->properties, a->buffer_size,
+                               &op->refusal);
+    if (r < 0)
+        return r;
     session_set_buffer_size(s, a->buffer_size);
     s->next_sequence = a->next_sequence;
     if (op->plan.file_bytes_max == 0)
@@ -365,7 +325,8 @@ static void check_done(void *userdata)
             start_fail_errno(op, r, "the session could not be started");
         return;
     }
-    if (file_facts_check(op) < 0) {
+    if (table_file_check(ss, op->check_result, op->check_why, &op->facts, "log file",
+                         s->properties.log_file, op->plan.file_bytes_max, &op->refusal) < 0) {
         start_fail(op);
         return;
     }

@@ -9,6 +9,7 @@
 #include "sessions.h"
 
 struct etwd_events;
+struct file_facts;
 struct session_keeper;
 
 struct stop_op {
@@ -46,8 +47,15 @@ void session_turn(struct session *s, int fd, const char *log_file,
                   void (*fn)(const struct refusal *refusal, void *userdata), void *userdata);
 /* Out of it and freed; ends a shutdown when it was the last. */
 void table_remove(struct sessions *ss, struct session *s);
-/* The session that writes to this file; NULL: none. */
-const struct session *table_file_user(const struct sessions *ss, uint64_t dev, uint64_t ino);
+/* A client's file may be written, as its check on the worker says: nobody else does, and it has
+ * room for `bytes` (0: no matter). what: "log file", for the refusal. */
+int table_file_check(const struct sessions *ss, int check_result, const char *check_why,
+                     const struct file_facts *facts, const char *what, const char *path,
+                     uint64_t bytes, struct refusal *refusal);
+/* The user's sessions but `except`, and one with these buffers besides, are within its quota. */
+int table_memory_check(const struct sessions *ss, uint32_t uid, const struct session *except,
+                       const struct session_properties *p, uint32_t buffer_bytes,
+                       struct refusal *refusal);
 /* Begins the end of a session that runs and is not being changed. */
 void stop_begin(struct sessions *ss, struct session *s, struct stop_op *op);
 /* What the start of a session does when it runs: a stop that was wanted meanwhile. */

@@ -114,23 +114,12 @@ static void turn_check_run(void *userdata)
 static int turn_check(struct turn_op *op)
 {
     const struct session *s = op->session;
-    uint64_t room, bytes = session_file_bytes(&s->properties);
     struct etl_logfile_params lf;
 
-    if (op->check_result < 0)
-        return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME, "log file '%.200s': %s", op->log_file,
-                      op->check_why);
-    for (const struct session *o = s->table->first; o; o = o->next)
-        if (o->has_file && o->file_dev == op->facts.dev && o->file_ino == op->facts.ino)
-            return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME,
-                          "log file '%.200s' is in use by session '%.200s'", op->log_file,
-                          o->properties.name);
-    if (__builtin_add_overflow(op->facts.free_bytes, op->facts.size, &room))
-        room = UINT64_MAX;
-    if (bytes > room)
-        return refuse(&op->refusal, ETW_ERROR_DISK_FULL,
-                      "log file '%.200s': MaximumFileSize is %llu bytes, and %llu are free",
-                      op->log_file, (unsigned long long) bytes, (unsigned long long) room);
+    int r = table_file_check(s->table, op->check_result, op->check_why, &op->facts, "log file",
+                             op->log_file, session_file_bytes(&s->properties), &op->refusal);
+    if (r < 0)
+        return r;
     session_logfile(s, s->line.start_boottime, op->name16, op->file16, &lf);
     if (etl_logfile_buffer_need(&lf) > s->buffer_bytes)
         return refuse(&op->refusal, ETW_ERROR_BAD_PATHNAME,

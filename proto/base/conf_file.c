@@ -11,10 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cleanup.h"
+#include "fileio.h"
 
 /* The longest line: the longest key and value with room for spaces. */
 #define LINE_MAX_BYTES 1024
@@ -80,44 +79,13 @@ unsigned etw_conf_parse(struct etw_conf *conf, const char *file, const char *tex
     return n;
 }
 
-/* A whole file; never waits for a FIFO's writer. */
-static int read_file(const char *path, char **ret, size_t *ret_size)
-{
-    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    struct stat st;
-    size_t size = 0;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (S_ISDIR(st.st_mode))
-        return -EISDIR;
-    _cleanup_free_ char *text = malloc(ETW_CONF_FILE_MAX + 1);
-    if (!text)
-        return -ENOMEM;
-    while (size <= ETW_CONF_FILE_MAX) {
-        ssize_t n = read(fd, text + size, ETW_CONF_FILE_MAX + 1 - size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        size += (size_t) n;
-    }
-    if (size > ETW_CONF_FILE_MAX)
-        return -EFBIG;
-    *ret = TAKE_PTR(text);
-    *ret_size = size;
-    return 0;
-}
-
 static int load_file(struct etw_conf *conf, const char *path, bool must_exist, etw_conf_bad_fn bad,
                      void *userdata)
 {
     _cleanup_free_ char *text = NULL;
     size_t size = 0;
 
-    int r = read_file(path, &text, &size);
+    int r = etw_read_file(AT_FDCWD, path, ETW_CONF_FILE_MAX, false, &text, &size);
     if (r == -ENOMEM)
         return r;
     if (r == -ENOENT && !must_exist)

@@ -11,6 +11,7 @@
 
 #include "../base/cleanup.h"
 #include "../base/clock.h"
+#include "../base/fileio.h"
 #include "../base/limits.h"
 #include "iterate.h"
 
@@ -61,28 +62,11 @@ enum etl_append_fault etl_append_check(const void *data, size_t len, uint32_t pr
     return ETL_APPEND_OK;
 }
 
-static ssize_t read_at(int fd, void *buf, size_t n, uint64_t offset)
-{
-    size_t done = 0;
-
-    while (done < n) {
-        ssize_t r = pread(fd, (uint8_t *) buf + done, n - done, (off_t) (offset + done));
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return -errno;
-        if (r == 0)
-            break;
-        done += (size_t) r;
-    }
-    return (ssize_t) done;
-}
-
 /* -EBADMSG: there is no buffer of this size. */
 static int head_read(int fd, uint64_t offset, uint32_t size, struct etl_buffer_info *ret)
 {
     uint8_t head[ETL_BUFFER_HEADER_SIZE];
-    ssize_t n = read_at(fd, head, sizeof(head), offset);
+    ssize_t n = etw_pread(fd, head, sizeof(head), offset);
 
     if (n < 0)
         return (int) n;
@@ -99,7 +83,7 @@ enum etl_append_fault etl_append_look(int fd, uint64_t size, uint32_t processors
 
     if (!first)
         return fault(ETL_APPEND_ERROR, "there is no memory to look at it", ret_why);
-    ssize_t n = read_at(fd, first, FIRST_BYTES, 0);
+    ssize_t n = etw_pread(fd, first, FIRST_BYTES, 0);
     if (n < 0)
         return fault(ETL_APPEND_ERROR, strerror((int) -n), ret_why);
     enum etl_append_fault f = etl_append_check(first, (size_t) n, processors, &a, ret_why);

@@ -14,6 +14,7 @@
 
 #include "../base/batch.h"
 #include "../base/cleanup.h"
+#include "../base/fileio.h"
 #include "../base/limits.h"
 #include "lz77.h"
 #include "peek.h"
@@ -41,25 +42,6 @@ struct etl_file {
     size_t scratch_size;
 };
 
-/* Up to n bytes at offset: the number read, short at the end of the file. */
-static ssize_t read_at(int fd, void *buf, size_t n, uint64_t offset)
-{
-    size_t done = 0;
-
-    while (done < n) {
-        ssize_t r = pread(fd, (uint8_t *) buf + done, n - done, (off_t) (offset + done));
-        if (r < 0) {
-            if (errno == EINTR)
-                continue;
-            return -errno;
-        }
-        if (r == 0)
-            break;
-        done += (size_t) r;
-    }
-    return (ssize_t) done;
-}
-
 static int read_first(struct etl_file *f)
 {
     struct etl_event e;
@@ -70,7 +52,7 @@ static int read_first(struct etl_file *f)
     f->first = malloc(FIRST_BYTES);
     if (!f->first)
         return -ENOMEM;
-    n = read_at(f->fd, f->first, FIRST_BYTES, 0);
+    n = etw_pread(f->fd, f->first, FIRST_BYTES, 0);
     if (n < 0)
         return (int) n;
     r = etl_buffer_parse(f->first, (size_t) n, &f->first_info);
@@ -328,7 +310,7 @@ static ssize_t probes_get(const struct etl_file *f, struct probes *p, uint64_t o
     } else {
         p->count = 0;
     }
-    return read_at(f->fd, buf, PROBE_BYTES, offset);
+    return etw_pread(f->fd, buf, PROBE_BYTES, offset);
 }
 
 static int walk_buffers(struct etl_file *f, struct probes *probes)
@@ -481,7 +463,7 @@ static int read_compressed(struct etl_file *f, const struct etl_buffer_ref *ref,
         f->scratch = scratch;
         f->scratch_size = packed;
     }
-    n = read_at(f->fd, f->scratch, packed, ref->offset + ETL_BUFFER_HEADER_SIZE);
+    n = etw_pread(f->fd, f->scratch, packed, ref->offset + ETL_BUFFER_HEADER_SIZE);
     if (n < 0)
         return (int) n;
     /* A damaged stream is good up to the damage. */
@@ -505,7 +487,7 @@ int etl_file_read_buffer(struct etl_file *f, const struct etl_buffer_ref *ref, v
                                               : (size_t) bytes_present(f, ref->offset, ref->size);
     if (want > size)
         return -ENOBUFS;
-    n = read_at(f->fd, buf, want, ref->offset);
+    n = etw_pread(f->fd, buf, want, ref->offset);
     if (n < 0)
         return (int) n;
     /* The file may be another one by now: judge the header that came with these bytes. */

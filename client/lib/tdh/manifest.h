@@ -97,7 +97,3 @@ const struct provider *store_at(uint32_t index);
 int store_add(const char *path, struct manifest *m);
 /* -ENOENT: none of this path. */
 int store_remove(const char *path);
-
-/* A whole regular file of at most ETW_MANIFEST_MAX bytes, memory of malloc(3). 0; -errno; -EBADMSG:
- * it is no file; -EFBIG. */
-int read_small_file(int dir, const char *name, char **ret, size_t *ret_size);

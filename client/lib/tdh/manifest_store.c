@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fileio.h"
 #include "base/limits.h"
 #include "base/utf16.h"
 #include "base/winerror.h"
@@ -81,37 +82,6 @@ int store_remove(const char *path)
     return r;
 }
 
-int read_small_file(int dir, const char *name, char **ret, size_t *ret_size)
-{
-    struct stat st;
-    size_t n = 0;
-
-    _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode))
-        return -EBADMSG;
-    if (st.st_size > ETW_MANIFEST_MAX)
-        return -EFBIG;
-    _cleanup_free_ char *data = malloc((size_t) st.st_size + 1);
-    if (!data)
-        return -ENOMEM;
-    while (n < (size_t) st.st_size) {
-        ssize_t k = read(fd, data + n, (size_t) st.st_size - n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return -errno;
-        if (k == 0)
-            break;
-        n += (size_t) k;
-    }
-    *ret = data;
-    data = NULL;
-    *ret_size = n;
-    return 0;
-}
-
 static int load(int dir, const char *name, const char *path)
 {
     _cleanup_free_ char *data = NULL;
@@ -120,7 +90,7 @@ static int load(int dir, const char *name, const char *path)
     size_t size = 0;
     int r;
 
-    r = read_small_file(dir, name, &data, &size);
+    r = etw_read_file(dir, name, ETW_MANIFEST_MAX, true, &data, &size);
     if (r < 0)
         return r;
     r = manifest_read(data, size, &m, &why);

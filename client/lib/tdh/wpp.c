@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/fileio.h"
+#include "base/limits.h"
 #include "base/utf16.h"
 #include "base/winerror.h"
 #include "internal.h"
@@ -78,7 +80,7 @@ static int read_tmf(const char *path, struct tmf **ret)
 {
     _cleanup_free_ char *data = NULL;
     size_t size;
-    int r = read_small_file(AT_FDCWD, path, &data, &size);
+    int r = etw_read_file(AT_FDCWD, path, ETW_MANIFEST_MAX, true, &data, &size);
 
     return r < 0 ? r : tmf_read(data, size, ret);
 }
