@@ -41,10 +41,14 @@ struct told {
     struct key key; /* id and version of an event */
     uint8_t *data;
     size_t size;
+    size_t order; /* of those that describe the same, the first one counts */
 };
 
+/* Sorted when the first one is looked for: a file made to hurt has all that may be, and asks for
+ * each of them. */
 static struct told *told;
-static size_t n_told;
+static size_t n_told, cap_told;
+static bool told_sorted;
 
 void schemas_told_clear(void)
 {
@@ -52,7 +56,7 @@ void schemas_told_clear(void)
         free(told[i].data);
     free(told);
     told = NULL;
-    n_told = 0;
+    n_told = cap_told = 0;
     for (unsigned i = 0; i < n_parts; i++)
         free(parts[i].data);
     n_parts = 0;
@@ -174,14 +178,21 @@ static uint8_t *copy_of(const void *p, size_t size)
 
 static void keep(bool is_map, const struct key *k, uint8_t *data, size_t size)
 {
-    struct told *more = n_told < TOLD_MAX ? reallocarray(told, n_told + 1, sizeof(*more)) : NULL;
-
-    if (!more) {
+    if (n_told == cap_told && n_told < TOLD_MAX) {
+        size_t cap = cap_told ? 2 * cap_told : 64;
+        struct told *more = reallocarray(told, cap, sizeof(*more));
+        if (more) {
+            told = more;
+            cap_told = cap;
+        }
+    }
+    if (n_told == cap_told) {
         free(data);
         return;
     }
-    told = more;
-    told[n_told++] = (struct told){is_map, *k, data, size};
+    told[n_told] = (struct told){is_map, *k, data, size, n_told};
+    n_told++;
+    told_sorted = false;
 }
 
 static void take_info(const struct etl_event *e)
@@ -220,30 +231,70 @@ static void take_map(const struct etl_event *e)
     keep(true, &k, data, size);
 }
 
+static int compare_texts(const uint8_t *a, const uint8_t *b)
+{
+    /* Both have their NUL. */
+    while (a[0] == b[0] && a[1] == b[1] && (a[0] || a[1])) {
+        a += 2;
+        b += 2;
+    }
+    return a[0] != b[0] ? a[0] - b[0] : a[1] - b[1];
+}
+
+/* What it describes; `name`: of a map that is looked for. */
+static int compare_subjects(const struct told *a, const uint8_t *name, const struct told *b)
+{
+    int r = a->is_map - b->is_map;
+
+    if (r == 0)
+        r = memcmp(&a->key, &b->key, sizeof(a->key));
+    if (r == 0 && a->is_map)
+        r = compare_texts(name, b->data + ((const EVENT_MAP_INFO *) b->data)->NameOffset);
+    return r;
+}
+
+static int compare_told(const void *x, const void *y)
+{
+    const struct told *a = x, *b = y;
+    const uint8_t *name =
+        a->is_map ? a->data + ((const EVENT_MAP_INFO *) a->data)->NameOffset : NULL;
+    int r = compare_subjects(a, name, b);
+
+    return r ? r : (a->order > b->order) - (a->order < b->order);
+}
+
+static uint8_t *find(const struct told *wanted, const uint8_t *name)
+{
+    size_t low = 0, high = n_told;
+
+    if (!told_sorted && n_told > 0)
+        qsort(told, n_told, sizeof(*told), compare_told);
+    told_sorted = true;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_subjects(wanted, name, &told[middle]) > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n_told && compare_subjects(wanted, name, &told[low]) == 0
+               ? copy_of(told[low].data, told[low].size)
+               : NULL;
+}
+
 TRACE_EVENT_INFO *schemas_told_info(const struct key *k)
 {
-    for (size_t i = 0; i < n_told; i++)
-        if (!told[i].is_map && memcmp(&told[i].key, k, sizeof(*k)) == 0)
-            return (TRACE_EVENT_INFO *) copy_of(told[i].data, told[i].size);
-    return NULL;
+    const struct told wanted = {.key = *k};
+
+    return (TRACE_EVENT_INFO *) find(&wanted, NULL);
 }
 
 EVENT_MAP_INFO *schemas_told_map(const GUID *provider, LPCWSTR name)
 {
-    for (size_t i = 0; i < n_told; i++) {
-        const EVENT_MAP_INFO *map = (const EVENT_MAP_INFO *) told[i].data;
-        if (!told[i].is_map || memcmp(&told[i].key.guid, provider, sizeof(*provider)) != 0)
-            continue;
-        const uint8_t *a = told[i].data + map->NameOffset, *b = (const uint8_t *) name;
-        /* Both have their NUL. */
-        while (a[0] == b[0] && a[1] == b[1] && (a[0] || a[1])) {
-            a += 2;
-            b += 2;
-        }
-        if (a[0] == b[0] && a[1] == b[1])
-            return (EVENT_MAP_INFO *) copy_of(told[i].data, told[i].size);
-    }
-    return NULL;
+    struct told wanted = {.is_map = true};
+
+    memcpy(&wanted.key.guid, provider, sizeof(wanted.key.guid));
+    return (EVENT_MAP_INFO *) find(&wanted, (const uint8_t *) name);
 }
 
 /* ---- the file ---- */

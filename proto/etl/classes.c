@@ -3,7 +3,7 @@
  * The tables that classes.def makes, the class GUIDs of hook ids, and EnableFlags <-> group masks.
  * Constant data and pure functions, any thread.
  */
-#include "classes.h"
+#include "class_guids.h"
 
 #include <string.h>
 
@@ -34,25 +34,6 @@
 
 /* Pass 2: constants that the rows' initializers need. Enumerators, since a const object is no
  * constant expression in C. */
-#define GUID_PARTS(class, a, b, c, d0, d1, d2, d3, d4, d5, d6, d7)                                 \
-    enum {                                                                                         \
-        GUID_0_##class = a,                                                                        \
-        GUID_1_##class = b,                                                                        \
-        GUID_2_##class = c,                                                                        \
-        GUID_3_##class = d0,                                                                       \
-        GUID_4_##class = d1,                                                                       \
-        GUID_5_##class = d2,                                                                       \
-        GUID_6_##class = d3,                                                                       \
-        GUID_7_##class = d4,                                                                       \
-        GUID_8_##class = d5,                                                                       \
-        GUID_9_##class = d6,                                                                       \
-        GUID_10_##class = d7,                                                                      \
-    };
-#define GUID_OF(class)                                                                             \
-    ETW_GUID(GUID_0_##class, GUID_1_##class, GUID_2_##class, GUID_3_##class, GUID_4_##class,       \
-             GUID_5_##class, GUID_6_##class, GUID_7_##class, GUID_8_##class, GUID_9_##class,       \
-             GUID_10_##class)
-
 #define CLASS(class, group, ...) GUID_PARTS(class, __VA_ARGS__)
 #define TL_PROVIDER(provider, name, ...)                                                           \
     GUID_PARTS(provider, __VA_ARGS__)                                                              \

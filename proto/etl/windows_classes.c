@@ -4,6 +4,7 @@
  * Constant data and pure functions, any thread.
  */
 #include "../base/cleanup.h"
+#include "class_guids.h"
 #include "iterate.h"
 
 /* Pass 1: the fields of each layout. */
@@ -20,21 +21,8 @@
 #define ROW(class, n, version, opcode, name)
 #include "windows.def"
 
-/* Pass 2: GUIDs, as enumerators: a const object is no constant expression in C. */
-#define CLASS(class, a, b, c, d0, d1, d2, d3, d4, d5, d6, d7)                                      \
-    enum {                                                                                         \
-        GUID_0_##class = a,                                                                        \
-        GUID_1_##class = b,                                                                        \
-        GUID_2_##class = c,                                                                        \
-        GUID_3_##class = d0,                                                                       \
-        GUID_4_##class = d1,                                                                       \
-        GUID_5_##class = d2,                                                                       \
-        GUID_6_##class = d3,                                                                       \
-        GUID_7_##class = d4,                                                                       \
-        GUID_8_##class = d5,                                                                       \
-        GUID_9_##class = d6,                                                                       \
-        GUID_10_##class = d7,                                                                      \
-    };
+/* Pass 2: GUIDs. */
+#define CLASS(class, ...) GUID_PARTS(class, __VA_ARGS__)
 #define LAYOUT(class, n)
 #define F(type, name)
 #define A(type, name, count)
@@ -53,9 +41,7 @@ static const struct etl_class_row rows[] = {
     {                                                                                              \
         .class_name = #class,                                                                      \
         .event_name = name,                                                                        \
-        .guid = ETW_GUID(GUID_0_##class, GUID_1_##class, GUID_2_##class, GUID_3_##class,           \
-                         GUID_4_##class, GUID_5_##class, GUID_6_##class, GUID_7_##class,           \
-                         GUID_8_##class, GUID_9_##class, GUID_10_##class),                         \
+        .guid = GUID_OF(class),                                                                    \
         .version = version_,                                                                       \
         .opcode = opcode_,                                                                         \
         .fields = fields_##class##_##n,                                                            \

@@ -9,35 +9,11 @@
 # SANITIZERS: what the libraries were built with, "none" or "address,undefined".
 set -eu
 cc=$1 cxx=$2 source=$3 compare=$4 build=$5 sanitize=$6
-[ "$sanitize" = none ] && sanitize='' || sanitize=-fsanitize=$sanitize
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
+# shellcheck source=tests/api/staged.sh
+. "$(dirname "$0")/staged.sh"
 beside=${ETW_SOURCE_ROOT:-.}/../shared/etl-samples
 [ -n "${ETW_SAMPLES:-}" ] || [ ! -d "$beside" ] || ETW_SAMPLES=$beside
-
-result() {
-    name=$1
-    shift
-    n=$((n + 1))
-    if "$@" >"$dir/errors" 2>&1; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# /' "$dir/errors" | head -30
-        failed=1
-    fi
-}
-
-result 'install' meson install -C "$build" --no-rebuild --quiet --destdir "$dir/root" \
-    --tags devel,runtime
-pc=$(find "$dir/root" -name libtdh.pc)
-export PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$dir/root"
-result 'pkg-config' pkg-config --print-errors --exists 'libetw >= 0.1' 'libtdh >= 0.1'
-cflags=$(pkg-config --cflags libetw libtdh)
-libs=$(pkg-config --libs libetw libtdh)
-lib=$(dirname "$(find "$dir/root" -name 'libetw.so.0')")
+stage libetw libtdh
 
 # shellcheck disable=SC2317 # called through result
 same() {
@@ -45,7 +21,6 @@ same() {
     "${PYTHON:-python3}" "$compare" "${ETWCTL:?}" "$2" "$dir/printed"
 }
 
-warnings='-Wall -Wextra -Wconversion -Werror'
 for standard in c11 c++17; do
     case $standard in
     c++*) compiler=$cxx language=c++ ;;

@@ -10,33 +10,9 @@
 # SANITIZERS: what the library was built with, "none" or "address,undefined".
 set -eu
 cc=$1 cxx=$2 source=$3 build=$4 sanitize=$5
-[ "$sanitize" = none ] && sanitize='' || sanitize=-fsanitize=$sanitize
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
-
-result() {
-    name=$1
-    shift
-    n=$((n + 1))
-    if "$@" >"$dir/errors" 2>&1; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# /' "$dir/errors" | head -30
-        failed=1
-    fi
-}
-
-result 'install' meson install -C "$build" --no-rebuild --quiet --destdir "$dir/root" \
-    --tags devel,runtime
-pc=$(find "$dir/root" -name libetw.pc)
-export PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$dir/root"
-result 'pkg-config' pkg-config --print-errors --exists 'libetw >= 0.1'
-cflags=$(pkg-config --cflags libetw)
-libs=$(pkg-config --libs libetw)
-lib=$(dirname "$(find "$dir/root" -name 'libetw.so.0')")
+# shellcheck source=tests/api/staged.sh
+. "$(dirname "$0")/staged.sh"
+stage libetw
 
 # shellcheck disable=SC2317 # called through result
 # Run without a daemon: the program must say so, which shows that it linked and started.
@@ -69,7 +45,6 @@ traces() {
          END { exit !good }' "$dir/out"
 }
 
-warnings='-Wall -Wextra -Wconversion -Werror'
 for standard in c11 c17 c++17 c++20; do
     case $standard in
     c++*) compiler=$cxx language=c++ ;;

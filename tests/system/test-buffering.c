@@ -269,6 +269,21 @@ START_TEST(long_path)
 }
 END_TEST
 
+/* All the buffers that it may come to count, not those alone that hold its newest events. */
+START_TEST(quota)
+{
+    struct test_daemon *small = test_daemon_start("-o", "MaxBufferMemoryMB=16");
+    struct test_output o;
+
+    test_etwctl(&o, "start", "Much", "--mode", "buffering");
+    ck_assert_int_eq(o.status, 1);
+    ck_assert_ptr_nonnull(strstr(o.err, "MaxBufferMemoryMB=16"));
+    test_output_done(&o);
+    test_daemon_stop(small);
+    test_daemon_free(small);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("buffering");
@@ -284,6 +299,7 @@ static Suite *suite(void)
     t = tcase_create("takeover");
     tcase_set_timeout(t, 600);
     tcase_add_test(t, over_a_death);
+    tcase_add_test(t, quota);
     suite_add_tcase(s, t);
     return s;
 }

@@ -129,6 +129,16 @@ static void check_header(const char *file, ULONG clock, int64_t before, int64_t 
     test_output_done(&o);
 }
 
+/* The session ends; its file has all events, and the header of the clock. */
+static void check_all(const char *file, ULONG clock, int64_t before, int64_t after)
+{
+    struct session_counts c = session_stop("Clock");
+    ck_assert_uint_eq(c.lost, c.ring_full); /* each of these was written once more */
+    check_events(file);
+    check_header(file, clock, before, after);
+    ck_assert_uint_eq(EventUnregister(provider), ERROR_SUCCESS);
+}
+
 /* 0: the default. */
 START_TEST(each_clock)
 {
@@ -145,11 +155,7 @@ START_TEST(each_clock)
     if (_i == 3 && clock == 2 && cycles())
         fprintf(stderr, "# the kernel does not trust the cycle counter here\n");
     write_events(EVENTS);
-    struct session_counts c = session_stop("Clock");
-    ck_assert_uint_eq(c.lost, c.ring_full); /* each of these was written once more */
-    check_events(file);
-    check_header(file, clock, before, after);
-    ck_assert_uint_eq(EventUnregister(provider), ERROR_SUCCESS);
+    check_all(file, clock, before, after);
     test_daemon_stop(d);
     test_daemon_free(d);
     free(file);
@@ -181,11 +187,7 @@ START_TEST(over_a_death)
         test_etwctl_ok(&o, "flush", "Clock");
         test_output_done(&o);
     }
-    struct session_counts c = session_stop("Clock");
-    ck_assert_uint_eq(c.lost, c.ring_full); /* each of these was written once more */
-    check_events(file);
-    check_header(file, clock, before, after);
-    ck_assert_uint_eq(EventUnregister(provider), ERROR_SUCCESS);
+    check_all(file, clock, before, after);
     test_manager_stop(m);
     test_manager_free(m);
     free(file);

@@ -322,16 +322,22 @@ static void run(void (*act)(void), struct captured *ret)
     capture(ret, file, &guid);
 }
 
-START_TEST(fork_in_a_provider)
+/* The second event is the child's, the others are its parent's. */
+static void check_forks(void (*act)(void), const char *what)
 {
     struct captured got;
 
-    run(forks, &got);
-    captured_ids(&got, "fork", (const USHORT[]){1, 2, 3}, 3);
+    run(act, &got);
+    captured_ids(&got, what, (const USHORT[]){1, 2, 3}, 3);
     ck_assert_uint_eq(got.events[1].h.ProcessId, (ULONG) shared->pid);
     ck_assert_uint_eq(got.events[1].h.ThreadId, (ULONG) shared->pid);
     ck_assert_uint_eq(got.events[0].h.ProcessId, got.events[2].h.ProcessId);
     captured_done(&got);
+}
+
+START_TEST(fork_in_a_provider)
+{
+    check_forks(forks, "fork");
 }
 END_TEST
 
@@ -355,14 +361,7 @@ END_TEST
 
 START_TEST(fork_that_libc_does_not_know)
 {
-    struct captured got;
-
-    run(forks_unknown_to_libc, &got);
-    captured_ids(&got, "_Fork", (const USHORT[]){1, 2, 3}, 3);
-    ck_assert_uint_eq(got.events[1].h.ProcessId, (ULONG) shared->pid);
-    ck_assert_uint_eq(got.events[1].h.ThreadId, (ULONG) shared->pid);
-    ck_assert_uint_eq(got.events[0].h.ProcessId, got.events[2].h.ProcessId);
-    captured_done(&got);
+    check_forks(forks_unknown_to_libc, "_Fork");
 }
 END_TEST
 

@@ -15,24 +15,9 @@
 
 #include "lib/manager.h"
 #include "lib/test.h"
+#include "named-session.h"
 
 #define IDLE_S 10
-
-static void start(const char *name)
-{
-    struct test_output o;
-    char *path = test_path(name);
-    test_etwctl_ok(&o, "start", name, "-o", path);
-    test_output_done(&o);
-    free(path);
-}
-
-static void stop(const char *name)
-{
-    struct test_output o;
-    test_etwctl_ok(&o, "stop", name);
-    test_output_done(&o);
-}
 
 /* Closed, and nothing lost. */
 static void check_file(const char *name)

@@ -14,6 +14,7 @@
 
 #include "lib/manager.h"
 #include "lib/test.h"
+#include "named-session.h"
 
 static struct test_manager *manager;
 
@@ -31,22 +32,6 @@ static void end(void)
     ck_assert_msg(!strstr(log, "Sanitizer"), "%s", log);
     free(log);
     manager = test_manager_free(manager);
-}
-
-static void start(const char *name)
-{
-    struct test_output o;
-    char *path = test_path(name);
-    test_etwctl_ok(&o, "start", name, "-o", path);
-    test_output_done(&o);
-    free(path);
-}
-
-static void stop(const char *name)
-{
-    struct test_output o;
-    test_etwctl_ok(&o, "stop", name);
-    test_output_done(&o);
 }
 
 static struct json_object *show(const char *name)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "provider-tests.h"
+#include "named-session.h"
 
 #define INSIDE "ETW_UNITS_INSIDE"
 /* CAP_SETGID 6, SETUID 7, IPC_LOCK 14, PERFMON 38, BPF 39 */
@@ -205,22 +206,6 @@ static void wait_other_pid(pid_t before)
         usleep(50000);
     }
     ck_abort_msg("etwd is not started again");
-}
-
-static void start(const char *name)
-{
-    struct test_output o;
-    char *path = test_path(name);
-    test_etwctl_ok(&o, "start", name, "-o", path);
-    test_output_done(&o);
-    free(path);
-}
-
-static void stop(const char *name)
-{
-    struct test_output o;
-    test_etwctl_ok(&o, "stop", name);
-    test_output_done(&o);
 }
 
 static void check_file(const char *name)

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fileio.h"
 #include "base/guid.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -384,6 +386,44 @@ START_TEST(clock_now)
 }
 END_TEST
 
+/* Whole files up to the size that is taken, also those that tell none, and not what is no file. */
+START_TEST(whole_files)
+{
+    _cleanup_free_ char *path = test_path("whole"), *big = calloc(1, 40000), *data = NULL;
+    _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    char back[16];
+    size_t size;
+
+    ck_assert_ptr_nonnull(big);
+    memset(big, 'x', 40000);
+    ck_assert_int_eq(etw_pwrite(fd, big, 40000, 7), 0);
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, path, 40007, true, &data, &size), 0);
+    ck_assert_uint_eq(size, 40007);
+    ck_assert_int_eq(data[6], 0);
+    ck_assert_mem_eq(data + 7, big, 40000);
+    ck_assert_int_eq(data[size], 0);
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, path, 40006, true, &data, &size), -EFBIG);
+    ck_assert_int_eq(etw_pread(fd, back, sizeof(back), 40000), 7);
+    ck_assert_int_eq(etw_pread(fd, back, sizeof(back), 50000), 0);
+    ck_assert_int_eq(etw_pread(-1, back, sizeof(back), 0), -EBADF);
+    free(data);
+    data = NULL;
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, "/proc/self/status", 1 << 20, false, &data, &size), 0);
+    ck_assert_uint_gt(size, 100);
+    free(data);
+    data = NULL;
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, "/dev/null", 10, true, &data, &size), -EBADMSG);
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, "/dev/null", 10, false, &data, &size), 0);
+    ck_assert_uint_eq(size, 0);
+    free(data);
+    data = NULL;
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, "/dev/zero", 100000, false, &data, &size), -EFBIG);
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, "/", 10, false, &data, &size), -EISDIR);
+    ck_assert_int_eq(etw_read_file(AT_FDCWD, "/no/such/file", 10, true, &data, &size), -ENOENT);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
 START_TEST(winerror_table)
 {
     ck_assert_str_eq(etw_winerror_name(5), "ERROR_ACCESS_DENIED");
@@ -601,6 +641,7 @@ static Suite *suite(void)
     tcase_add_test(t, clock_now);
     suite_add_tcase(s, t);
     t = tcase_create("codes");
+    tcase_add_test(t, whole_files);
     tcase_add_test(t, winerror_table);
     tcase_add_test(t, winerror_of_errno);
     suite_add_tcase(s, t);

@@ -8,6 +8,8 @@
 
 #include "lib/test.h"
 
+#include <stdlib.h>
+
 #include <evntcons.h>
 
 #include "../properties.h"
@@ -81,3 +83,29 @@ ULONG session_query(const char *name);
 void file_name_set(struct call *c, const char *file);
 /* Nobody listens where the library looks for etwd. */
 void daemon_away(void);
+
+/* ---- what all of them need ---- */
+
+static inline ULONG number(const char *s)
+{
+    return (ULONG) strtoul(s, NULL, 0);
+}
+
+static inline ULONG plain(struct call *c, const char *a)
+{
+    (void) a;
+    return call_now(c);
+}
+
+static inline ULONG no_daemon(struct call *c, const char *a)
+{
+    (void) a;
+    daemon_away();
+    return call_now(c);
+}
+
+static inline ULONG handle_is(struct call *c, const char *a)
+{
+    c->handle = strtoull(a, NULL, 0);
+    return call_now(c);
+}

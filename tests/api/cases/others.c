@@ -9,24 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static ULONG number(const char *s)
-{
-    return (ULONG) strtoul(s, NULL, 0);
-}
-
-static ULONG plain(struct call *c, const char *a)
-{
-    (void) a;
-    return call_now(c);
-}
-
-static ULONG no_daemon(struct call *c, const char *a)
-{
-    (void) a;
-    daemon_away();
-    return call_now(c);
-}
-
 static ULONG provider_null(struct call *c, const char *a)
 {
     (void) a;
@@ -39,12 +21,6 @@ static ULONG provider_zero(struct call *c, const char *a)
     static const GUID none;
     (void) a;
     c->provider = &none;
-    return call_now(c);
-}
-
-static ULONG handle_is(struct call *c, const char *a)
-{
-    c->handle = strtoull(a, NULL, 0);
     return call_now(c);
 }
 

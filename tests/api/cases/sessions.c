@@ -11,24 +11,6 @@
 
 #define NAMES ((ULONG) offsetof(struct test_properties, names))
 
-static ULONG number(const char *s)
-{
-    return (ULONG) strtoul(s, NULL, 0);
-}
-
-static ULONG plain(struct call *c, const char *a)
-{
-    (void) a;
-    return call_now(c);
-}
-
-static ULONG no_daemon(struct call *c, const char *a)
-{
-    (void) a;
-    daemon_away();
-    return call_now(c);
-}
-
 static ULONG handle_null(struct call *c, const char *a)
 {
     (void) a;
@@ -405,12 +387,6 @@ static ULONG by_name(struct call *c, const char *a)
 {
     c->handle = 0;
     c->name = a;
-    return call_now(c);
-}
-
-static ULONG handle_is(struct call *c, const char *a)
-{
-    c->handle = strtoull(a, NULL, 0);
     return call_now(c);
 }
 
