@@ -269,6 +269,55 @@ START_TEST(hostile_descriptions)
 }
 END_TEST
 
+/* Nearly as many descriptions as are taken, and events that ask for thousands of them: each is
+ * found, and of two of the same event the first one counts. */
+START_TEST(many_descriptions)
+{
+    enum { EVENTS = 8000, MAPS = 50000 };
+    _cleanup_free_ char *path = test_path("many.etl");
+    uint8_t map[256] __attribute__((aligned(8))) = {0};
+    EVENT_MAP_INFO *m = (EVENT_MAP_INFO *) (map + 16);
+    size_t size;
+    uint8_t *info = description(&size);
+    struct test_output o;
+
+    struct synthetic *s = file_new(path);
+    memcpy(map, &provider, sizeof(provider));
+    m->NameOffset = sizeof(*m);
+    for (unsigned i = 0; i < MAPS; i++) {
+        uint16_t *name = (uint16_t *) (map + 16 + sizeof(*m));
+        for (unsigned k = 0, n = i * 7919 % MAPS; k < 5; k++, n /= 10)
+            name[k] = (uint16_t) ('0' + n % 10);
+        if (i % 400 == 399) {
+            synthetic_flush(s, 100000, 0);
+            synthetic_begin(s, 0, 0);
+        }
+        add_metadata(s, 1300, 33, map, 16 + sizeof(*m) + 12);
+    }
+    for (uint16_t id = EVENTS; id > 0; id--) {
+        if (id % 40 == 0) {
+            synthetic_flush(s, 100000, 0);
+            synthetic_begin(s, 0, 0);
+        }
+        memcpy(info + 32, &id, sizeof(id));
+        add_metadata(s, 1400, 32, info, size);
+        add_event(s, 2000, id, 0, 0, payload, sizeof(payload) - 1);
+    }
+    add_map(s, ETW_W("Colours"));
+    add_map(s, ETW_W("Bits"));
+    ((TRACE_EVENT_INFO *) info)->TopLevelPropertyCount = 0; /* too late */
+    add_metadata(s, 1500, 32, info, size);
+    file_done(s);
+    check_event(path);
+    test_etwctl_ok(&o, "dump", "--json", path);
+    unsigned found = 0;
+    for (const char *at = o.out; (at = strstr(at, wanted)); at++)
+        found++;
+    ck_assert_uint_eq(found, EVENTS);
+    test_output_done(&o);
+}
+END_TEST
+
 START_TEST(installed_manifest)
 {
     _cleanup_free_ char *path = test_path("installed.etl"), *data = test_path("data"),
@@ -339,6 +388,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, manifest_with_a_hole);
     tcase_add_test(t, merged);
     tcase_add_test(t, hostile_descriptions);
+    tcase_add_test(t, many_descriptions);
     tcase_add_test(t, installed_manifest);
     tcase_add_test(t, short_payload);
     tcase_add_test(t, text_event);
