@@ -265,7 +265,6 @@ static void limits_raise(void)
     }
 }
 
-/* The socket, and the state of a predecessor or a fresh one. */
 /* While we wait for a processor, those who have it fill their rings. */
 static void priority_raise(void)
 {
@@ -273,6 +272,7 @@ static void priority_raise(void)
         log_info("priority: %s: under load events are lost sooner", strerror(errno));
 }
 
+/* The socket, and the state of a predecessor or a fresh one. */
 static int socket_open(struct daemon *d, uid_t uid, gid_t gid)
 {
     const char *env = getauxval(AT_SECURE) ? NULL : getenv("ETWD_SOCKET");

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -152,6 +153,11 @@ static int room_check(struct sessions *ss, const struct session_request *req,
     int r = table_memory_check(ss, req->uid, NULL, p, p->buffer_size_kb * 1024, refusal);
     if (r < 0)
         return r;
+    /* Its handle is known before it is there: nobody shall take it in advance. */
+    if (!req->privileged && strcasecmp(p->name, GLOBAL_LOGGER_NAME) == 0)
+        return refuse(refusal, ETW_ERROR_ACCESS_DENIED,
+                      "access denied: '%s' needs root or group 'etw' (usermod -aG etw USER)",
+                      GLOBAL_LOGGER_NAME);
     if (plan->kernel) {
         const char *why;
         if (!ss->env.kernel || !kernel_logger_available(ss->env.kernel, &why))

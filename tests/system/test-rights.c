@@ -219,6 +219,16 @@ START_TEST(kernel_logger)
 }
 END_TEST
 
+/* Its handle is known before it is there. */
+START_TEST(global_logger)
+{
+    begin();
+    ck_assert_uint_eq(as_user(OWNER, start, "globalLOGGER"), ERROR_ACCESS_DENIED);
+    ck_assert_uint_eq(as_user(ROOT, start, "GlobalLogger"), ERROR_SUCCESS);
+    ck_assert_uint_eq(as_user(ROOT, stop, "GlobalLogger"), ERROR_SUCCESS);
+}
+END_TEST
+
 /* The library opens the file as who calls: nobody writes where they could not. */
 START_TEST(files)
 {
@@ -300,6 +310,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, matrix);
     tcase_add_test(t, kernel_logger);
+    tcase_add_test(t, global_logger);
     tcase_add_test(t, files);
     tcase_add_test(t, events);
     suite_add_tcase(s, t);
